@@ -11,6 +11,7 @@ from typing import TypeVar, cast
 from streamflow.core.deployment import ExecutionLocation, Target
 from streamflow.core.exception import UnrecoverableWorkflowException, WorkflowExecutionException
 from streamflow.core.scheduling import AvailableLocation
+from streamflow.core.utils import get_job_tag
 from streamflow.core.workflow import Job, Status, Token
 from streamflow.cwl.step import CWLExecuteStep
 from streamflow.scheduling.scheduler import JobAllocation
@@ -100,6 +101,11 @@ class JobState:
 
     def __repr__(self) -> str:
         return f"JobState({self.name!r})"
+
+    @property
+    def tag(self) -> str:
+        """The tag of the inputs and outputs of the job, which no other job of the step has."""
+        return str(get_job_tag(self.name))
 
     @property
     def location(self) -> ExecutionLocation:

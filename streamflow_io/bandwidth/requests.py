@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from streamflow.core.utils import get_job_step_name, get_job_tag
+from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Status, Token, Workflow
 from streamflow.workflow.combinator import LoopCombinator
 from streamflow.workflow.step import LoopCombinatorStep
@@ -178,7 +178,7 @@ class Requests(Listener):
         for source in sources:
             if self._at_commit.get((get_job_step_name(source), step)):
                 return f"{step} of {source}"
-        tag = get_job_tag(job.name).split(".")
+        tag = job.tag.split(".")
         for loop in self._loops:
             if (level := self._level(step, loop)) is not None:
                 tag[level] = "*"

@@ -17,6 +17,7 @@ from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import JobAllocation
 
 from streamflow_io.adapters.deployment_sites import deployment_kind
+from streamflow_io.adapters.jobs import JobState
 from streamflow_io.adapters.tokens import PartToken, parts_of
 from streamflow_io.graph.io_graph import Input, Step
 from streamflow_io.graph.partitions import are_here
@@ -105,9 +106,7 @@ class PartWays:
         self._read_at: dict[FilePart, str] = {}
         self._apart: set[FilePart] = set()
 
-    async def of(
-        self, job_name: str, port: str, path: str, runtime: NodeRuntime, grows: bool = False
-    ) -> CutFile | None:
+    async def of(self, job: Job, port: str, path: str, runtime: NodeRuntime, grows: bool = False) -> CutFile | None:
         """The file that a job is about to split. None: the job writes files, because a reader cannot have its part.
 
         The reason for None is said once.
@@ -117,16 +116,16 @@ class PartWays:
         :param runtime: where the job runs
         :param grows: whether the file is still written: on another host the file cannot be compared
         """
-        step = get_job_step_name(job_name)
+        step = get_job_step_name(job.name)
         readers = self._sites.readers(step, port)
         if are_here(self._steps[step].site) and all(are_here(reader.site) for reader in readers):
             return CutFile(path, is_here=True, grows=grows)
-        self._homes[job_name, str(runtime.directory)] = runtime
+        self._homes[job.name, str(runtime.directory)] = runtime
         try:
             file = None if grows else await runtime.find(path)
             steps = dict.fromkeys(reader.step for reader in readers)
             targets = [(reader, target) for reader in steps for target in self._targets(reader)]
-            tried = (self._try(job_name, runtime, *reader, file) for reader in targets)
+            tried = (self._try(job.name, runtime, *reader, file) for reader in targets)
             from_home = all(await asyncio.gather(*tried))
         except (_UnseenError, NodeRuntimeError) as error:
             self._tell(port_path(step, port), str(error))
@@ -134,9 +133,9 @@ class PartWays:
         real_path = path if file is None else str(file.path)
         return CutFile(real_path, is_here=False, found=file, from_home=from_home, grows=grows)
 
-    def read_ahead(self, job_name: str) -> None:
+    def read_ahead(self, job: JobState) -> None:
         """The file of a job is read ahead where it runs: each byte is read once, and sent from there."""
-        self._read_ahead.add(job_name)
+        self._read_ahead.add(job.name)
 
     def read_at(self, part: FilePart, location: str, is_at_split: bool) -> None:
         """Note where a part is read ahead: its jobs go there, or read the file where they are.
@@ -149,12 +148,12 @@ class PartWays:
         if not is_at_split:
             self._apart.add(part)
 
-    def seen_at(self, job_name: str) -> dict[RemoteRuntime, str]:
+    def seen_at(self, job: JobState) -> dict[RemoteRuntime, str]:
         """The other locations at which readers of the parts of a job see its file, and may have parts by a link."""
         return {
             runtime: location
-            for (job, runtime), location in self._linkable.items()
-            if job == job_name and isinstance(runtime, RemoteRuntime)
+            for (split, runtime), location in self._linkable.items()
+            if split == job.name and isinstance(runtime, RemoteRuntime)
         }
 
     def narrow(
@@ -162,11 +161,11 @@ class PartWays:
     ) -> MutableMapping[str, AvailableLocation]:
         """Choose the location from which a job would get its parts; all locations, if the job does not fit there."""
         homes: set[str] = set()
-        for part, job_name in {(known_as(token.part), token.said_by.job) for _, token in parts_of(job.inputs)}:
+        for part, said_by in {(known_as(token.part), token.said_by.job) for _, token in parts_of(job.inputs)}:
             if part in self._read_at:
                 homes.add(self._read_at[part])
-            elif job_name in self._read_ahead or any(split == job_name for split, _ in self._linked):
-                homes.update(at.name for at in self._jobs[job_name].locations[:1])  # A job that moves has none.
+            elif said_by in self._read_ahead or any(split == said_by for split, _ in self._linked):
+                homes.update(at.name for at in self._jobs[said_by].locations[:1])  # A job that moves has none.
         chosen = {key: location for key, location in available.items() if location.name in homes}
         return chosen or available
 

@@ -94,13 +94,13 @@ class ReadSessions(Listener):
             ):
                 others = await self._elsewhere(job, file, first, consumers)
                 self._of_splits[job.name] = SpreadSessions([Home(first, job.location.name), *others], file.chunk)
-                self._ways.read_ahead(job.name)
+                self._ways.read_ahead(job)
 
     async def _elsewhere(
         self, job: JobState, file: WorthReading, first: ReadAheadSession, consumers: int
     ) -> list[Home]:
         """Begin sessions at the other nodes whose jobs see the file, unless the file is cached where the split runs."""
-        seen = {runtime: location for runtime, location in self._ways.seen_at(job.name).items() if runtime.has_sessions}
+        seen = {runtime: location for runtime, location in self._ways.seen_at(job).items() if runtime.has_sessions}
         if seen:
             await first.looked()
         if first.ended is not None:
@@ -164,14 +164,14 @@ class ReadSessions(Listener):
 
     def placed(self, job: JobState) -> None:
         for parts in self._selected.get(job.step, ()):
-            parts.placed(job.name, location_name(job.places[0]))
+            parts.placed(job)
 
     def ended(self, job: JobState) -> None:
         reads = job.drop(_Reads)
         for session, part in () if reads is None else reads.parts:
             session.consume(part)
         for parts in self._selected.get(job.step, ()):
-            parts.ended(job.name)
+            parts.ended(job)
 
     async def run_closed(self) -> None:
         """Read nothing more ahead."""

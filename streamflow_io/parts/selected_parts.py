@@ -15,9 +15,11 @@ from streamflow.core.workflow import Step, Token
 from streamflow.log_handler import logger
 from streamflow.workflow.token import FileToken, TerminationToken
 
+from streamflow_io.adapters.jobs import JobState
 from streamflow_io.hints.sessions import SessionRule
 from streamflow_io.messages import Code, coded
 from streamflow_io.runtime.extents import Span
+from streamflow_io.runtime.locations import location_name
 
 from .read_session import ReadAheadSession
 
@@ -69,10 +71,10 @@ class SelectedParts:
         self._begin = begin
         ports = [rule.of, *(port for port in (rule.part, rule.parts) if isinstance(port, str))]
         self._needed = len(ports)
-        # By tag, what has come for one job.
+        # By the tag of a job, whose inputs come long before the job. First the inputs that have come.
         self._found: dict[str, dict[str, Token]] = {}
         self._files: dict[str, Mapping[str, ReadAheadSession]] = {}
-        # By job, what it reads, and where that is read ahead; the jobs that have ended before that was known.
+        # The part of a job, and where it is read ahead; the jobs that have ended before that was known.
         self._reads: dict[str, tuple[str, ReadAheadSession, int]] = {}
         self._early: set[str] = set()
         # Where jobs run; and of the other jobs, the parts that they will read, and the sessions that may read them.
@@ -84,31 +86,31 @@ class SelectedParts:
         self._announcing = asyncio.Lock()
         self._following = asyncio.create_task(self._follow(schedule, ports))
 
-    def placed(self, job_name: str, location: str) -> None:
-        """Note that a job is about to run at a location: a part that is read ahead elsewhere is of no use."""
-        self._places[job_name] = location
-        if job_name in self._reads and self._reads[job_name][0] != location:
-            self._consume(job_name)
-        elif (found := self._unplaced.pop(job_name, None)) is not None:
-            self._read_at(location, job_name, *found)
+    def placed(self, job: JobState) -> None:
+        """Note that a job is about to run at its location: a part that is read ahead elsewhere is of no use."""
+        location = self._places[job.tag] = location_name(job.places[0])
+        if job.tag in self._reads and self._reads[job.tag][0] != location:
+            self._consume(job.tag)
+        elif (found := self._unplaced.pop(job.tag, None)) is not None:
+            self._read_at(location, job.tag, *found)
             self._tell_all_announced()
 
-    def ended(self, job_name: str) -> None:
+    def ended(self, job: JobState) -> None:
         """A job has ended, however."""
-        if self._unplaced.pop(job_name, None) is not None:
+        if self._unplaced.pop(job.tag, None) is not None:
             self._tell_all_announced()
-        self._consume(job_name)
+        self._consume(job.tag)
 
-    def _consume(self, job_name: str) -> None:
-        if (read := self._reads.pop(job_name, None)) is not None:
+    def _consume(self, tag: str) -> None:
+        if (read := self._reads.pop(tag, None)) is not None:
             _, session, part = read
             session.consume(part)
         else:
-            self._early.add(job_name)
+            self._early.add(tag)
 
-    def _read_at(self, location: str, job_name: str, file: Mapping[str, ReadAheadSession], span: Span) -> None:
+    def _read_at(self, location: str, tag: str, file: Mapping[str, ReadAheadSession], span: Span) -> None:
         if (session := file.get(location)) is not None:
-            self._reads[job_name] = location, session, session.announce([span])
+            self._reads[tag] = location, session, session.announce([span])
 
     def _tell_all_announced(self) -> None:
         if self._all_known and not self._unplaced:
@@ -150,14 +152,13 @@ class SelectedParts:
         span = (0, size) if reads_all else self._span(inputs, size)
         if span is None:
             return
-        job_name = posixpath.join(self._step, tag)
-        place = next(iter(file)) if len(file) == 1 else self._places.get(job_name)
+        place = next(iter(file)) if len(file) == 1 else self._places.get(tag)
         if place is None:
-            self._unplaced[job_name] = file, span
+            self._unplaced[tag] = file, span
             return
-        self._read_at(place, job_name, file, span)
-        if job_name in self._early or self._places.get(job_name, place) != place:
-            self._consume(job_name)
+        self._read_at(place, tag, file, span)
+        if tag in self._early or self._places.get(tag, place) != place:
+            self._consume(tag)
 
     def _span(self, inputs: dict[str, Token], size: int) -> Span | None:
         parts: Any = self._rule.parts

@@ -81,7 +81,7 @@ class Splitting:
         cut = None if self._before is None else self._before.cut
         grows = grows or (cut is not None and cut.grows)
         if asked is not None and self._before is None:
-            cut = await self._ways.of(self._job.name, *asked, runtime, grows)
+            cut = await self._ways.of(self._job, *asked, runtime, grows)
         elif asked is not None and cut is not None and cut.grows:
             # Each attempt of the job that writes the file has a file of its own.
             cut = replace(cut, path=asked[1])

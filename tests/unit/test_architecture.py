@@ -145,6 +145,10 @@ EFFECTS |= dict.fromkeys(("socket", "requests", "threading", "logging", "signal"
 EFFECTS |= {"datetime": EFFECTS["time"], "secrets": EFFECTS["random"]}
 
 
+#: The methods of StreamFlow's connectors and scheduler that get the name of a job.
+STREAMFLOWS = ("run", "get_connector", "get_hardware")
+
+
 @dataclass(frozen=True)
 class Import:
     """An import statement.
@@ -345,6 +349,20 @@ def test_every_class_name_has_one_meaning() -> None:
 @pytest.mark.parametrize("kind", [Plan, JobSpec])
 def test_what_each_capability_would_extend_has_few_fields(kind: type[Struct]) -> None:
     assert len(kind.__struct_fields__) <= 10, f"{kind.__name__}: a capability has one object there, and no more fields"
+
+
+def test_rooms_below_the_engine_take_no_names_of_jobs() -> None:
+    """Only methods that StreamFlow calls get the names of jobs."""
+    found = [
+        f"{MODULES[name].relative_to(ROOT.parent)}:{node.lineno} {node.name}"
+        for name, path in MODULES.items()
+        if package(name) in {*allowed("engine"), "features"} or is_feature(package(name))
+        for node in statements(tree(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name not in STREAMFLOWS
+        for argument in (*node.args.args, *node.args.kwonlyargs)
+        if argument.arg == "job_name"
+    ]
+    assert found == []
 
 
 def test_few_distributions_come_with_the_plugin() -> None:

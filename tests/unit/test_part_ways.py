@@ -13,6 +13,7 @@ from msgspec import convert, to_builtins
 from msgspec.structs import replace
 from streamflow.core.workflow import Job
 
+from streamflow_io.adapters.jobs import JobState
 from streamflow_io.adapters.tokens import PartToken, SaidBy, file_value
 from streamflow_io.graph.io_graph import Input
 from streamflow_io.graph.sites import DRIVERS_NODE, Deployment, Site, SiteKind
@@ -25,6 +26,7 @@ IDENTITY = FileIdentity(device=4, inode=1, size=9, mtime=2)
 FILE = FoundFile(path="/data/all", identity=IDENTITY)
 SSH = Site((Deployment("hosts", "ssh", SiteKind.HOSTS),))
 PART = FilePart(file="/data/all", identity=IDENTITY, pieces=())
+SPLIT = JobState(Job("/split/0", 1, {}, "/in", "/out", "/tmp"))
 TOKEN = PartToken(file_value("/out/1"), PART, "chunks", SaidBy("/split/0", "/run", "s", 7))
 
 
@@ -93,7 +95,7 @@ class Setting:
         return PartWays(sites, steps, {"/split/0": cast(Any, here)})
 
     async def decide(self, ways: PartWays) -> CutFile | None:
-        return await ways.of("/split/0", "chunks", "/in/all", cast(Any, self.home))
+        return await ways.of(SPLIT.job, "chunks", "/in/all", cast(Any, self.home))
 
 
 def link_of(ways: PartWays, reader: Runtime) -> Link | None:
@@ -134,7 +136,7 @@ async def test_what_is_read_ahead_is_sent_to_all() -> None:
     assert found is not None
     assert found.from_home
     assert link_of(ways, other) is None
-    ways.read_ahead("/split/0")
+    ways.read_ahead(SPLIT)
     assert link_of(ways, other) is not None
     assert link_of(ways, home) is None
 
@@ -148,7 +150,7 @@ async def test_a_job_goes_to_its_part_if_it_fits_there() -> None:
     ways = setting.ways()
     assert await setting.decide(ways) is not None
     assert ways.narrow(reader, both) == both, "all read the file itself"
-    ways.read_ahead("/split/0")
+    ways.read_ahead(SPLIT)
     assert ways.narrow(reader, both) == {"home": both["home"]}
     assert ways.narrow(reader, only) == only
     assert ways.narrow(other, both) == both
@@ -163,7 +165,7 @@ async def test_a_job_goes_anywhere_while_the_split_has_no_place() -> None:
     reader = Job("/count/0", 1, {"chunk": TOKEN}, "/in", "/out", "/tmp")
     left = {"a": cast(Any, SimpleNamespace(name="a"))}
     ways = Setting(readers={"a": Runtime(reaches=True)}).ways(locations=[])
-    ways.read_ahead("/split/0")
+    ways.read_ahead(SPLIT)
     assert ways.narrow(reader, left) == left
 
 
@@ -174,7 +176,7 @@ async def test_a_job_whose_part_is_read_at_another_node_than_the_split_goes_ther
     setting = Setting(readers={"a": (other := Runtime(reaches=True))})
     ways = setting.ways()
     assert await setting.decide(ways) is not None
-    ways.read_ahead("/split/0")
+    ways.read_ahead(SPLIT)
     elsewhere = replace(PART, identity=replace(IDENTITY, device=7))
     ways.read_at(elsewhere, "home", is_at_split=True)
     assert ways.narrow(reader, both) == {"home": both["home"]}

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 from msgspec import Struct
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.scheduling import AvailableLocation
-from streamflow.core.utils import get_job_tag
 from streamflow.core.workflow import Status
 from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import JobAllocation
@@ -192,7 +191,7 @@ class DiskLimit(SpaceWatcher):
             self._happened()
             self._open[job.name] = job
             gang = self._space.gang(job.step)
-            place = None if gang is None else (gang, str(get_job_tag(job.name)))
+            place = None if gang is None else (gang, job.tag)
             goes = {port: token for port, token in job.job.inputs.items() if self._space.goes(job.step, port)}
             job.keep(_SpaceRequest(place, file_bytes(goes)))
 

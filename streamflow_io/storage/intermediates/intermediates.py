@@ -15,7 +15,6 @@ from typing import Any
 from msgspec import Struct, field
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import ExecutionLocation
-from streamflow.core.utils import get_job_tag
 from streamflow.core.workflow import Status, Token, Workflow
 from streamflow.log_handler import logger
 from streamflow.workflow.step import ExecuteStep, InputInjectorStep, ScheduleStep
@@ -219,7 +218,7 @@ class Intermediates(Listener):
             return [all_of_it]
         outputs = []
         for port in (port for port in step.output_ports if not is_early_port(port)):
-            token = _last_of(step.get_output_port(port).token_list, str(get_job_tag(job.name)))
+            token = _last_of(step.get_output_port(port).token_list, job.tag)
             readers = self._removal.readers.get((job.step, port))
             if token is None or readers is None:
                 return [all_of_it]
@@ -567,7 +566,7 @@ def _schedule(step: str) -> str:
 
 
 def _depth(job: JobState) -> int:
-    return str(get_job_tag(job.name)).count(".") + 1
+    return job.tag.count(".") + 1
 
 
 def _last_of(tokens: Sequence[Token], tag: str) -> Token | None:
