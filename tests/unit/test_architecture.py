@@ -23,7 +23,7 @@ from streamflow_io.runtime.protocol import JobSpec
 ROOT = Path(__file__).parents[2] / "streamflow_io"
 
 # Small modules that know nothing of the plugin; each imports only those before it.
-GROUND = {
+COMMON = {
     "wording": "words for people",
     "errors": "what others' exceptions say",
     "files": "files, written whole and not believed where others may write",
@@ -260,21 +260,21 @@ def allowed(room: str) -> frozenset[str]:
 
 def test_every_package_is_a_room() -> None:
     found = {package(name) for name in MODULES if not is_feature(package(name))} - {"", "__main__"}
-    missing = found - GROUND.keys() - ROOMS.keys()
+    missing = found - COMMON.keys() - ROOMS.keys()
     assert not missing, f"say in ROOMS what belongs into {', '.join(sorted(missing))}, and what is below"
-    assert found == GROUND.keys() | ROOMS.keys()
+    assert found == COMMON.keys() | ROOMS.keys()
 
 
 def test_rooms_import_only_those_below_them() -> None:
-    ground = list(GROUND)
+    common = list(COMMON)
     for each in ours():
         inner, outer = package(each.importer), package(each.imported)
         if is_feature(inner) or is_feature(outer) or inner == outer or not outer:
             continue
-        if inner in GROUND:
-            assert outer in GROUND, f"{each}: the ground knows no room"
-            assert ground.index(outer) < ground.index(inner), f"{each}: {inner} comes before {outer}"
-        elif outer not in GROUND:
+        if inner in COMMON:
+            assert outer in COMMON, f"{each}: a common module knows no room"
+            assert common.index(outer) < common.index(inner), f"{each}: {inner} comes before {outer}"
+        elif outer not in COMMON:
             assert outer in allowed(inner), (
                 f"{each}: {inner} ({ROOMS[inner].holds}) is not above {outer} ({ROOMS[outer].holds}). What both "
                 f"need belongs into a room below; or {inner} is given by its caller what it imports now"

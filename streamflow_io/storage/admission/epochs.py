@@ -162,9 +162,9 @@ class Epoch(Struct, eq=False):
     """The jobs that run concurrently under one constraint.
 
     :ivar full: enough jobs are there. As many as fit at once start together, and no other job with them
-    :ivar ground: where the jobs of a full epoch start: a location, or `""` for any location of the step. None: the
-        epoch waits for a ground
-    :ivar alone: other I/O tasks are kept away from the ground
+    :ivar location: where the jobs of a full epoch start: a location, or `""` for any location of the step. None: the
+        epoch waits for a location
+    :ivar alone: other I/O tasks are kept away from the location
     :ivar over: all jobs of the epoch have ended
     :ivar is_climb: more jobs run at once than in any epoch before
     """
@@ -174,7 +174,7 @@ class Epoch(Struct, eq=False):
     concurrency: int
     is_climb: bool = False
     full: bool = False
-    ground: str | None = None
+    location: str | None = None
     started: float | None = None
     admitted: int = 0
     alone: bool = False

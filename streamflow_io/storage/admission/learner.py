@@ -97,14 +97,14 @@ class Learner:
         return iter((NextStart(self._jobs.constraint),)) if self._learning is None else self._learning.turns()
 
     def unplaced(self) -> Iterator[Epoch]:
-        """Return the full epochs without a ground.
+        """Return the full epochs without a location.
 
-        The caller assigns each epoch a ground, and keeps other I/O tasks away from there.
+        The caller assigns each epoch a location, and keeps other I/O tasks away from there.
         """
-        return (epoch for epoch in self._epochs if epoch.is_on and epoch.ground is None)
+        return (epoch for epoch in self._epochs if epoch.is_on and epoch.location is None)
 
     def holds(self, epoch: Epoch) -> bool:
-        """Whether an epoch is still full and needs its ground."""
+        """Whether an epoch is still full and needs its location."""
         return epoch.is_on and epoch in self._epochs
 
     def submitted(self, now: float, ready: int = 0) -> None:
@@ -131,8 +131,8 @@ class Learner:
 
         :param executors: the most jobs that may run at once
         :param spread: over how many locations the jobs are spread, each with a bandwidth of its own
-        :param places: how many epochs may be on at the same time, each on an assigned ground. 0: one epoch, without a
-            ground
+        :param places: how many epochs may be on at the same time, each on an assigned location. 0: one epoch, without a
+            location
         :param first: how many jobs run at once in the first epoch of `auto`. 0: as many as there are executors
         :param bandwidth: bandwidth of the storage, in MB/s. None: the bandwidth stays
         """

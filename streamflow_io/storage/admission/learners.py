@@ -114,7 +114,7 @@ class _SubjectState:
 
     @property
     def places(self) -> int:
-        """How many epochs may be on at the same time, each on an assigned ground."""
+        """How many epochs may be on at the same time, each on an assigned location."""
         return self.spread if self.has_place else 0
 
 
@@ -303,7 +303,7 @@ class Learners:
         self._keep_locks(told)
 
     def _keep_locks(self, changed: Iterable[_SubjectState]) -> None:
-        """Assign grounds to full epochs, and unlock the grounds of epochs that have ended."""
+        """Assign locations to full epochs, and unlock the locations of epochs that have ended."""
         if not self._exclusive:
             return
         changed = [learning for learning in changed if learning in self._exclusive]
@@ -311,10 +311,10 @@ class Learners:
         if sum(map(self._give_back, changed)):
             changed = list(self._exclusive)
         for learning in changed:
-            self._give_grounds(learning)
+            self._give_locations(learning)
 
     def _give_back(self, learning: _SubjectState) -> bool:
-        """Unlock the grounds of epochs that have ended or lost all locations. Next epochs may take these grounds.
+        """Unlock the locations of epochs that have ended or lost all locations. Next epochs may take these locations.
 
         :return: whether other learners may now get locations
         """
@@ -325,7 +325,7 @@ class Learners:
                 kept.append(lock)
                 continue
             if is_gone:
-                lock.epoch.ground, lock.epoch.alone = None, False
+                lock.epoch.location, lock.epoch.alone = None, False
             free.append(lock)
         learning.locks = kept
         wanting = list(learning.learner.unplaced())
@@ -341,7 +341,7 @@ class Learners:
         del self._exclusive[learning]
         return True
 
-    def _give_grounds(self, learning: _SubjectState) -> None:
+    def _give_locations(self, learning: _SubjectState) -> None:
         for epoch in learning.learner.unplaced():
             if learning.is_shared:
                 locations = tuple(learning.locations)
@@ -367,7 +367,7 @@ class Learners:
     def _lock(self, learning: _SubjectState, epoch: Epoch, locations: tuple[str, ...]) -> None:
         storage = learning.subject.storage if learning.is_shared else None
         awaits = self._resources.lock(locations, storage)
-        epoch.ground, epoch.alone = "" if learning.is_shared else locations[0], True
+        epoch.location, epoch.alone = "" if learning.is_shared else locations[0], True
         learning.locks.append(_Lock(epoch, locations, awaits))
 
 

@@ -69,8 +69,8 @@ class Learning:
     def turns(self) -> Iterator[NextStart]:
         """Yield how the next job may start, best way first. Nothing: no job may start now."""
         for epoch in self.epochs:
-            if epoch.is_on and epoch.lacks and epoch.ground is not None and self._jobs.is_alone(epoch):
-                yield NextStart(epoch.constraint, epoch, epoch.ground or None)
+            if epoch.is_on and epoch.lacks and epoch.location is not None and self._jobs.is_alone(epoch):
+                yield NextStart(epoch.constraint, epoch, epoch.location or None)
         full = [epoch for epoch in self.epochs if epoch.is_on]
         if full and (max(1, self._jobs.places) <= len(full) or self._jobs.left <= sum(epoch.lacks for epoch in full)):
             return
@@ -86,7 +86,7 @@ class Learning:
             yield NextStart(gathering.constraint, gathering)
 
     def fill(self, now: float) -> None:
-        """Mark all epochs as full that have enough jobs and grounds."""
+        """Mark all epochs as full that have enough jobs and locations."""
         self._now = now
         self._jobs.count(now)
         while sum(epoch.is_on for epoch in self.epochs) < max(1, self._jobs.places):
@@ -102,8 +102,8 @@ class Learning:
                 break
             # Running jobs started one by one, when fewer ran. These jobs end first, and do not count. Then all jobs
             # start at once.
-            ground = None if self._jobs.places else ""
-            self.epochs[self.epochs.index(epoch)] = replace(_anew(epoch), full=True, ground=ground, started=now)
+            location = None if self._jobs.places else ""
+            self.epochs[self.epochs.index(epoch)] = replace(_anew(epoch), full=True, location=location, started=now)
         if self._known and not self.epochs:
             self._jobs.choose(self._limit(), "objective")
 
@@ -189,7 +189,7 @@ class Learning:
         is_short = self._jobs.left <= 0 or (epoch.full and self._jobs.are_all_lacking)
         if not epoch.admitted:
             if epoch.full and is_short:
-                epoch.full, epoch.ground, epoch.alone = False, None, False
+                epoch.full, epoch.location, epoch.alone = False, None, False
             return False
         complete = epoch.full and epoch.admitted >= epoch.concurrency
         return complete or (is_short and (epoch.full or no_more))
@@ -229,7 +229,7 @@ class Learning:
                 uneven=group.is_uneven,
                 registered=registered,
                 started=now if epoch.started is None else epoch.started,
-                location=epoch.ground or None,
+                location=epoch.location or None,
             )
         )
         if not enough:

@@ -61,7 +61,8 @@ class Workload:
     :ivar ready: number of jobs that will be submitted when the waiting one has started
     :ivar lacking: the waiting jobs that have given back their start, because they lack something else
     :ivar spread: how many locations with a bandwidth of their own the jobs are spread over
-    :ivar places: how many epochs may be on at the same time, each on an assigned ground. 0: one epoch, without a ground
+    :ivar places: how many epochs may be on at the same time, each on an assigned location. 0: one epoch, without a
+        location
     :ivar arrived: when the number of known jobs last grew
     :ivar begun: how many jobs have started
     :ivar group: observations since the constraint was chosen
@@ -107,8 +108,8 @@ class Workload:
         return -(-self.outstanding // self.spread)
 
     def is_alone(self, epoch: Epoch) -> bool:
-        """Whether no job of this tool but those of the epoch runs on its ground."""
-        return (self._crowds[epoch.ground].running if epoch.ground else self.running) == len(epoch.members)
+        """Whether no job of this tool but those of the epoch runs on its location."""
+        return (self._crowds[epoch.location].running if epoch.location else self.running) == len(epoch.members)
 
     def count(self, now: float) -> None:
         """Note the time if the number of known jobs has grown."""
