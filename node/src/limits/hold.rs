@@ -52,12 +52,16 @@ impl Hold {
         }
         self.due = now + LOOK;
         match self.pause.since {
-            Some(since) if !wanted || now >= since + LONGEST => self.pause.let_go(now),
+            Some(since) if !wanted || now >= since + LONGEST => {
+                self.pause.let_go(now);
+                // After the longest pause the job runs for a moment.
+                self.again = if wanted { now + LOOK } else { now };
+            }
             Some(_) if now >= self.again => {
                 self.again = now + LOOK_IN_PAUSE;
                 self.pause.stop(look(), look);
             }
-            None if wanted => {
+            None if wanted && now >= self.again => {
                 self.again = now + LOOK_IN_PAUSE;
                 self.pause.begin(now, look(), look);
             }
