@@ -9,8 +9,7 @@ from streamflow.core.workflow import CommandOutput
 from streamflow.main import main as streamflow
 
 from streamflow_io.proofs import repeated_job
-from streamflow_io.proofs.rehearsal_events import SeenEvents
-from streamflow_io.proofs.repeated_job import RepeatedJob
+from streamflow_io.proofs.repeated_job import RepeatedJob, SeenEvents
 from streamflow_io.records.learned import extents
 
 #: In bytes.

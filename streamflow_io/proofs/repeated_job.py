@@ -12,18 +12,23 @@ import json
 import posixpath
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from copy import copy, deepcopy
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, cast
 
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
+from streamflow.core.data import DataLocation
+from streamflow.core.deployment import Connector
 from streamflow.core.exception import WorkflowException
+from streamflow.core.scheduling import Hardware
 from streamflow.core.utils import random_name
 from streamflow.core.workflow import CommandOutput, Job, Status, Token
 from streamflow.cwl.command import CWLCommand
 from streamflow.cwl.processor import CWLOutputJSONCommandOutput
+from streamflow.data.manager import DefaultDataManager
 
-from streamflow_io._streamflow import prepare_work_dir
+from streamflow_io._streamflow import OwnPaths, is_separate_standard_error, prepare_work_dir
 from streamflow_io.adapters.connector import JobConnector, exit_event_of
 from streamflow_io.adapters.job_spec import job_spec, paths_of
 from streamflow_io.adapters.output_globs import expression_context
@@ -34,16 +39,32 @@ from streamflow_io.jobs.ending import is_want
 from streamflow_io.records.learned.proofs import Way
 from streamflow_io.runtime.node_commands import NodeRuntimeError
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime
-from streamflow_io.runtime.protocol import Excerpt, ExitEvent, InputStream, JobSpec, Mount
-from streamflow_io.runtime.wire import is_not_apart, with_rehearsal
+from streamflow_io.runtime.protocol import (
+    AskedEvent,
+    Event,
+    Excerpt,
+    ExitEvent,
+    HeldEvent,
+    InputStream,
+    JobSpec,
+    Mount,
+    StreamEvent,
+    WarningEvent,
+)
+from streamflow_io.runtime.wire import (
+    cpu_of,
+    is_from_outside,
+    is_not_apart,
+    is_without_gate,
+    is_without_mounts,
+    with_rehearsal,
+)
 from streamflow_io.tasks import to_the_end
 
 from .clocks import Line, Span, Unlike
 from .original_job import OriginalJob, described, file_sizes, span_of
-from .rehearsal_events import SeenEvents
-from .rehearsal_rules import Manner, Ran, is_older, seconds_for
+from .rehearsal_rules import GIVEN_UP, Manner, Ran, is_older, is_worthless, seconds_for
 from .same_outputs import Places, first_difference, unlike_files
-from .shadow import shadow_of
 
 _ASK_SECONDS = 60.0
 # The most seconds to wait for the end of a run that is not needed any more.
@@ -566,3 +587,151 @@ def _said(exit_event: ExitEvent) -> str:
     if exit_event.signal is not None:
         return f"signal {exit_event.signal}"
     return f"exit code {exit_event.code}"
+
+
+class SeenEvents(Struct):
+    """The events of a job with streams, by the names of the streams.
+
+    :ivar size: bytes of the only file that is read as a stream; None: no file is, or several are
+    :ivar files: the number of files that are read as streams, with the names 0, 1, ...
+    :ivar is_decided: set when the end of the job would say nothing more
+    :ivar is_elsewhere: directories are not where the original job has them
+    :ivar no_gate: why the runtime does not see what the program does; None: the runtime sees it
+    """
+
+    size: int | None
+    files: int = 1
+    is_decided: asyncio.Event = field(default_factory=asyncio.Event)
+    is_elsewhere: bool = False
+    no_gate: str | None = None
+    _asked: bool = False
+    # The system call that has asked, if it is known.
+    _asked_by: str = ""
+    _streams: dict[str, StreamEvent] = field(default_factory=dict)
+    _held: dict[str, HeldEvent] = field(default_factory=dict)
+
+    async def follow(self, node_job: NodeJob) -> None:
+        """Collect the events of the job to its end."""
+        async for event in node_job.events():
+            self._take(event)
+            if self.no_gate is None and self.size is not None and is_worthless(self._held_at, self._asked, self.size):
+                self.is_decided.set()
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, StreamEvent):
+            self._streams[event.name] = event
+        elif isinstance(event, HeldEvent):
+            self._held[event.name] = event
+        elif isinstance(event, AskedEvent):
+            self._asked, self._asked_by = True, event.call
+        elif isinstance(event, WarningEvent) and event.input is not None:
+            self._asked = True
+        elif isinstance(event, WarningEvent) and is_without_gate(event):
+            self.no_gate = event.message
+        elif isinstance(event, WarningEvent) and is_without_mounts(event):
+            self.is_elsewhere = True
+
+    @property
+    def _held_at(self) -> int | None:
+        """The bytes that the program had read when it waited for a whole file; None: the program has not waited."""
+        read = {name: event.bytes for name, event in (self._streams | self._held).items()}
+        return sum(read.values()) if self._held else None
+
+    @property
+    def _read(self) -> tuple[int, ...]:
+        streams = (self._streams.get(str(number)) for number in range(self.files))
+        return tuple(0 if stream is None else stream.bytes for stream in streams)
+
+    def ran(self, exit_event: ExitEvent, succeeded: bool, said: str, difference: str | None = None) -> Ran:
+        """The outcome of a run that has ended."""
+        return Ran(
+            succeeded,
+            exit_event.reason,
+            said,
+            self._read,
+            self._held_at,
+            self._call,
+            self._asked,
+            difference,
+            is_from_outside(exit_event),
+            cpu_of(exit_event.usage),
+        )
+
+    def given_up(self) -> Ran:
+        """The outcome of a run whose end is not waited for."""
+        return Ran(False, GIVEN_UP, held_at=self._held_at, call=self._call, asked=self._asked)
+
+    @property
+    def _call(self) -> str:
+        return next((event.call for event in self._held.values()), self._asked_by)
+
+
+class NoShadowError(Exception):
+    """StreamFlow is configured with a part that has no stand-in."""
+
+
+def shadow_of(step: StreamingExecuteStep, job: Job, connector: Connector, hardware: Hardware) -> StreamingExecuteStep:
+    """A step that runs one job, and collects its outputs, without a trace.
+
+    A job leaves rows in the database, locations of data, and checkpoints. Stand-ins take and forget them. Everything
+    else is StreamFlow's own, so that this run is like the job's own run. `tests/integration/test_rehearsals.py` fails
+    when a trace is left.
+
+    :param job: with directories of its own
+    :raises NoShadowError: if the data manager is not StreamFlow's own
+    """
+    context = copy(step.workflow.context)
+    if not isinstance(context.data_manager, DefaultDataManager):
+        raise NoShadowError(f"the data manager is {type(context.data_manager).__name__}")
+    context.database = _NoDatabase()
+    context.checkpoint_manager = _NoCheckpoints()
+    context.scheduler = _Scheduler(context.scheduler, job, connector, hardware)
+    data_manager = copy(context.data_manager)
+    data_manager.context = context
+    data_manager.path_mapper = OwnPaths(context.data_manager.path_mapper, context)
+    context.data_manager = data_manager
+    workflow = copy(step.workflow)
+    workflow.context = context
+    shadow = copy(step)
+    shadow.workflow = workflow
+    shadow.command = copy(step.command)
+    shadow.command.step = shadow
+    if is_separate_standard_error(shadow.command.stderr):
+        shadow.command.stderr = "/dev/null"
+    shadow.output_processors = deepcopy(step.output_processors, {id(step.workflow): workflow})
+    location = context.scheduler.get_locations(job.name)[0]
+    for directory in (job.input_directory, job.output_directory, job.tmp_directory):
+        data_manager.register_path(location=location, path=directory, relpath=directory)
+    return shadow
+
+
+class _NoDatabase:
+    async def add_execution(self, step_id: int, job_token_id: int, cmd: str) -> int:
+        return 0
+
+    async def update_execution(self, execution_id: int, updates: dict[str, Any]) -> int:
+        return 0
+
+
+class _NoCheckpoints:
+    def register(self, data_location: DataLocation) -> None:
+        pass
+
+
+class _Scheduler:
+    """StreamFlow's scheduler, with another connector and hardware for one job."""
+
+    def __init__(self, inner: Any, job: Job, connector: Connector, hardware: Hardware) -> None:
+        self._inner = inner
+        self._job = job
+        self._connector = connector
+        self._hardware = hardware
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def get_connector(self, job_name: str) -> Connector:
+        return self._connector if job_name == self._job.name else self._inner.get_connector(job_name)
+
+    def get_hardware(self, job_name: str) -> Hardware:
+        return self._hardware if job_name == self._job.name else self._inner.get_hardware(job_name)

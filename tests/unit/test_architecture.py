@@ -175,12 +175,16 @@ def modules() -> dict[str, Path]:
     return found
 
 
-def statements(node: ast.AST) -> Iterator[ast.AST]:
-    """The statements in a node. Expressions have none."""
+def statements(node: ast.AST, *, in_branches: bool = True) -> Iterator[ast.AST]:
+    """The statements in a node. Expressions have none.
+
+    :param in_branches: also those in functions and conditions, which an import of the module need not execute
+    """
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
             yield child
-            yield from statements(child)
+            if in_branches or not isinstance(child, ast.If | ast.FunctionDef | ast.AsyncFunctionDef):
+                yield from statements(child, in_branches=in_branches)
 
 
 @cache
@@ -188,11 +192,11 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text("utf-8"))
 
 
-def imports_of(module: str, path: Path, names: Iterable[str]) -> Iterator[Import]:
+def imports_of(module: str, path: Path, names: Iterable[str], *, in_branches: bool = True) -> Iterator[Import]:
     package = ["streamflow_io", *module.split(".")]
     if path.name != "__init__.py":
         package.pop()
-    for node in statements(tree(path)):
+    for node in statements(tree(path), in_branches=in_branches):
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -298,6 +302,19 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
             f"a circle of imports: {' -> '.join([*circle, module])}. What several of them need belongs into a module "
             "of its own, which imports none of them; or one is given by its caller what it imports now, by a protocol"
         )
+
+
+def test_a_small_module_has_several_importers() -> None:
+    """Modules that are imported when they are needed stay apart: programs that do not need them start faster."""
+    importers: dict[str, set[str]] = {}
+    for each in ours():
+        importers.setdefault(each.imported, set()).add(each.importer)
+    for module, found in importers.items():
+        path, [importer, *others] = MODULES[module], sorted(found)
+        if others or path.name == "__init__.py" or len(path.read_text("utf-8").splitlines()) >= 100:
+            continue
+        at_once = {each.imported for each in imports_of(importer, MODULES[importer], MODULES, in_branches=False)}
+        assert module not in at_once, f"{module} is short, and only {importer} imports the module: put it there"
 
 
 def test_pure_modules_import_no_effects() -> None:

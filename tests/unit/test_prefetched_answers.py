@@ -16,7 +16,7 @@ from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.exception import WorkflowExecutionException
 from streamflow.data.remotepath import RemoteStreamFlowPath
 
-from streamflow_io.runtime.allocation.batches import Batches, answers_of
+from streamflow_io.runtime.allocation.connector import Batches, answers_of
 from streamflow_io.runtime.allocation.prefetched_answers import PrefetchedAnswers
 from streamflow_io.runtime.allocation.shared_files import FileCommand, Said, SharedFiles
 from tests.unit.test_allocation_type import Here

@@ -9,6 +9,7 @@ import logging
 import os
 import posixpath
 import re
+import secrets
 import shlex
 import shutil
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
@@ -19,6 +20,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
 
+from msgspec import Struct
 from streamflow.core.data import DataLocation
 from streamflow.core.deployment import Connector, ExecutionLocation
 from streamflow.core.exception import WorkflowExecutionException
@@ -30,7 +32,6 @@ from streamflow_io._streamflow import NOT_WRITTEN, HostJobs, NoHostsError, OwnHo
 from streamflow_io.processes import end_process, kill_process
 
 from .allocation import Allocation, Node, is_address
-from .batches import Batches
 from .prefetched_answers import PrefetchedAnswers, script_of
 from .seen_files import DRIVER, SeenFiles
 from .shared_files import Said, SharedFiles, file_command
@@ -39,6 +40,8 @@ logger = logging.getLogger("streamflow")
 
 _T = TypeVar("_T")
 # The words of the shells of a node.
+# Scripts that go to a node in one round trip, at most.
+_MOST_SCRIPTS = 32
 _SHELL, _LONG_SHELL = ["sh"], ["sh", "-s"]
 _RELEASE_SECONDS = 10.0
 # The programs of a thousand nodes that start at once take long.
@@ -671,3 +674,79 @@ def _copy_here(source: Path, target: Path, read_only: bool) -> None:
         shutil.copytree(source, target, dirs_exist_ok=True)
     elif not (target.exists() and target.samefile(source)):
         shutil.copy(source, target)
+
+
+class _Script(Struct):
+    text: str
+    answer: asyncio.Future[Said]
+
+
+class Batches:
+    """Runs scripts on nodes. Those that wait for the shell of a node go there together, in one round trip.
+
+    :param run: runs a script in the shell of a node, and returns its output and exit code
+    """
+
+    def __init__(self, run: Callable[[str, str], Awaitable[Said]]) -> None:
+        self._run = run
+        # By node, if a task runs its scripts.
+        self._waiting: dict[str, list[_Script]] = {}
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def run(self, node: str, text: str) -> Said:
+        """Run a script. It has no input, and changes nothing in the shell.
+
+        :raises WorkflowExecutionException: if the shell ends
+        """
+        script = _Script(text, asyncio.get_running_loop().create_future())
+        if (waiting := self._waiting.get(node)) is not None:
+            waiting.append(script)
+        else:
+            self._waiting[node] = [script]
+            task = asyncio.create_task(self._run_all(node))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+        return await script.answer
+
+    async def _run_all(self, node: str) -> None:
+        # Tasks that are ready now may ask, too.
+        await asyncio.sleep(0)
+        waiting = self._waiting[node]
+        try:
+            while waiting:
+                batch = [script for script in waiting[:_MOST_SCRIPTS] if not script.answer.done()]
+                del waiting[:_MOST_SCRIPTS]
+                if batch:
+                    await self._run_batch(node, batch)
+        finally:
+            del self._waiting[node]
+            for script in waiting:
+                script.answer.cancel()
+
+    async def _run_batch(self, node: str, batch: Sequence[_Script]) -> None:
+        mark = secrets.token_hex(8)
+        parts = [f"({script.text}\n); printf '\\n%s %s\\n' {mark} $?" for script in batch]
+        try:
+            printed, _ = await self._run(node, "\n".join(parts))
+            answers = answers_of(printed, mark)
+            if len(answers) != len(batch):
+                raise WorkflowExecutionException(f"a shell of {node} has answered something else: {printed[:200]}")
+            for script, answer in zip(batch, answers, strict=True):
+                if not script.answer.done():
+                    script.answer.set_result(answer)
+        except WorkflowExecutionException as error:
+            for script in batch:
+                if not script.answer.done():
+                    script.answer.set_exception(WorkflowExecutionException(str(error)))
+        finally:
+            for script in batch:
+                script.answer.cancel()
+
+
+def answers_of(printed: str, mark: str) -> list[Said]:
+    """Return the output and the exit code of each script of a batch.
+
+    :param mark: is printed after each script, with its exit code
+    """
+    *parts, _ = re.split(rf"(?:^|\n){mark} (\d+)(?:\n|$)", printed)
+    return [(said.strip(), int(code)) for said, code in zip(parts[::2], parts[1::2], strict=True)]
