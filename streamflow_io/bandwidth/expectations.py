@@ -15,7 +15,6 @@ from statistics import median
 from msgspec import Struct, field
 
 from streamflow_io.hints.bandwidth import RequiredConstraint
-from streamflow_io.records.records import RequestRecord
 
 from .phases import LEAST_BYTES, SHORTEST_WINDOW, is_exposed
 
@@ -171,10 +170,9 @@ class Expectations(Struct):
         """Record the speed of a request without a limit, in bytes per second."""
         self._throughputs.append(throughput)
 
-    def told(self, request: RequestRecord) -> None:
-        """Learn the window of a finished request, if the request belongs to a first phase and is not exposed."""
-        if request.phase == 0 and request.rule != "exposed":
-            self._windows.append(request.window)
+    def waited(self, window: float) -> None:
+        """Record the window of a finished request, which belongs to a first phase and is not exposed."""
+        self._windows.append(window)
 
     def _channel(self, name: str) -> _ChannelHistory:
         return self._channels.setdefault(name, _ChannelHistory())

@@ -26,7 +26,7 @@ from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.messages import Code, coded
 from streamflow_io.records.learned.database import LearnedEntry, SizeKey, size_class_of
 from streamflow_io.records.learned.remembered import Remembered
-from streamflow_io.records.records import RateRecord, Record, RequestRecord
+from streamflow_io.records.records import RateRecord, Record
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import Event, ExitEvent, JobSpec, MovedEvent, RateLimit
 from streamflow_io.storage.admission.demand import StepStorages, StoragePlace, bytes_per_second
@@ -211,10 +211,10 @@ class Rates(Listener):
         else:
             self._pacing.ended(request, now, moved.bytes, (moved.started, moved.ended))
 
-    def told(self, request: RequestRecord) -> None:
-        """Learn from a finished request."""
-        if request.step in self._steps:
-            self._steps[request.step].told(request)
+    def waited(self, step: str, window: float) -> None:
+        """Learn the window of a finished request: see :meth:`Expectations.waited`."""
+        if step in self._steps:
+            self._steps[step].waited(window)
 
     def update(self, now: float) -> None:
         """Tell jobs their rates, where these have changed."""

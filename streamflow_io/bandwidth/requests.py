@@ -25,7 +25,7 @@ from streamflow_io.records.records import Record, RequestRecord
 from streamflow_io.storage.admission.demand import Grant
 
 from .rates import Rates
-from .windows import Moved, UnreportedRequest, Windows
+from .windows import Moved, UnreportedRequest, Windows, learned_window
 
 _LOOP = "-loop-combinator"
 
@@ -128,7 +128,8 @@ class Requests(Listener):
 
     def _tell(self, requests: Iterable[RequestRecord]) -> None:
         for request in requests:
-            self._rates.told(request)
+            if (window := learned_window(request)) is not None:
+                self._rates.waited(request.step, window)
             self._record(request)
 
     def _end(self, job: JobState, now: float) -> None:

@@ -245,3 +245,8 @@ def _share(source: UnreportedRequest, bytes_after: int, end: _RequiredEnd) -> No
         return
     part = source.moved.bytes / (source.moved.bytes + bytes_after)
     source.needed(_RequiredEnd(source.ready + (end.time - source.ready) * part, end.rule), source.changed)
+
+
+def learned_window(request: RequestRecord) -> float | None:
+    """The window of a finished request. None: the request is exposed, or belongs to no first phase."""
+    return request.window if request.phase == 0 and request.rule != "exposed" else None

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from streamflow_io.bandwidth.expectations import Expectations, Learned
 from streamflow_io.bandwidth.pacing import PacedRequest, Pacing
-from streamflow_io.bandwidth.windows import Moved, Windows
+from streamflow_io.bandwidth.windows import Moved, Windows, learned_window
 from streamflow_io.hints.bandwidth import RequiredConstraint
 from streamflow_io.storage.admission.demand import Capacity, StoragePlace
 
@@ -285,7 +285,8 @@ def test_what_is_learned_is_of_first_phases() -> None:
             of.end(phase * window + 0.5, f"{channel}{phase}", size=50)
     of.windows.computed(100)
     for request in of.windows.close(99.0):
-        of.step.told(request)
+        if (window := learned_window(request)) is not None:
+            of.step.waited(window)
     assert of.step.learned == Learned(6, 0.5, 3)
     assert exact().step.learned is None
 
