@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from streamflow_io.hints.bandwidth import RequiredConstraint
 
-from .phases import LEAST_BYTES, SHORTEST_WINDOW, is_exposed
+from .windows import LEAST_BYTES, SHORTEST_WINDOW, is_exposed
 
 # StreamFlow's own time before a command, in seconds, until it is measured. The same after a command.
 _OVERHEAD = 0.25

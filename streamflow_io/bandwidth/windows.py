@@ -22,7 +22,14 @@ from streamflow_io.hints.models import Direction
 from streamflow_io.hints.reasons import EndRule
 from streamflow_io.records.records import RequestRecord
 
-from .phases import SHORTEST_WINDOW, is_exposed
+SHORTEST_WINDOW = 0.05
+LEAST_BYTES = 1_000_000
+
+
+def is_exposed(window: float, moved: int) -> bool:
+    """Whether a request counts as synchronous: a job waits for it at once, or it is small."""
+    return window < SHORTEST_WINDOW or moved < LEAST_BYTES
+
 
 # In seconds. A required end may turn out to be earlier while StreamFlow has not reached another job that reads the
 # files.

@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from streamflow_io.bandwidth.phases import (
-    is_exposed,
+from streamflow_io.bandwidth.windows import is_exposed
+from streamflow_io.bandwidth.write_channels import period
+from streamflow_io.records.records import RequestRecord
+from streamflow_io.report.analysis.phases import (
     most,
     overlap,
     phases,
@@ -18,8 +20,6 @@ from streamflow_io.bandwidth.phases import (
     required_spans,
     throughput_spans,
 )
-from streamflow_io.bandwidth.write_channels import period
-from streamflow_io.records.records import RequestRecord
 
 MB = 1_000_000
 REQUEST = RequestRecord(

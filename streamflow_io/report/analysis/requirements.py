@@ -9,7 +9,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 from statistics import median
 
-from streamflow_io.bandwidth.phases import (
+from streamflow_io.grouping import grouped
+from streamflow_io.hints.models import Way
+from streamflow_io.records.history import History, JobAttempt
+from streamflow_io.records.records import RateRecord, RequestRecord
+from streamflow_io.series import covered, highest
+
+from .model import MB, POINTS, AnalysisModel
+from .phases import (
     Phase,
     Span,
     direction_of,
@@ -20,13 +27,6 @@ from streamflow_io.bandwidth.phases import (
     required_spans,
     throughput_spans,
 )
-from streamflow_io.grouping import grouped
-from streamflow_io.hints.models import Way
-from streamflow_io.records.history import History, JobAttempt
-from streamflow_io.records.records import RateRecord, RequestRecord
-from streamflow_io.series import covered, highest
-
-from .model import MB, POINTS, AnalysisModel
 
 
 class RequestAmounts(AnalysisModel):

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 from msgspec.structs import asdict
 
-from streamflow_io.bandwidth.phases import overlap
 from streamflow_io.hints.reasons import SessionReason
 from streamflow_io.records.files import ChunkRecord, SessionForm
 from streamflow_io.records.history import History, Interval, Session
 from streamflow_io.series import levels, thinned
 
 from .model import POINTS, AnalysisModel
+from .phases import overlap
 
 
 class ReadAhead(AnalysisModel):

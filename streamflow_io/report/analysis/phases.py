@@ -16,18 +16,11 @@ from functools import cached_property
 
 from msgspec import Struct
 
+from streamflow_io.bandwidth.windows import SHORTEST_WINDOW
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import Way
 from streamflow_io.records.records import RequestRecord
 from streamflow_io.series import covered, sums
-
-SHORTEST_WINDOW = 0.05
-LEAST_BYTES = 1_000_000
-
-
-def is_exposed(window: float, moved: int) -> bool:
-    """Whether a request counts as synchronous: a job waits for it at once, or it is small."""
-    return window < SHORTEST_WINDOW or moved < LEAST_BYTES
 
 
 def direction_of(request: RequestRecord) -> Way:
