@@ -354,6 +354,22 @@ def test_what_users_are_told(bench: Bench, intermediates: str) -> None:
     assert foretold in " ".join(planned.stdout.split())
 
 
+def test_files_of_jobs_that_run_count_for_the_peak(bench: Bench) -> None:
+    """Also a temporary file, which is gone when its job ends."""
+    temporary = 'head -c 6000000 /dev/zero > "$TMPDIR/t"; touch "$TRACE.written"; gone y.txt; rm "$TMPDIR/t"; echo x'
+    awaited = 'while test ! -e "$TRACE.written"; do sleep 0.05; done; head -c 3000000 /dev/zero'
+    steps = {"x": make("x", f"{GONE}{temporary}"), "y": make("y", awaited), "z": copy("z", "y/o")}
+    for step in steps.values():
+        step["run"]["requirements"].append({"class": "ResourceRequirement", "coresMin": 0.1})
+    path = bench.write(workflow({}, steps, {"x": "x/o", "z": "z/o"}), {}, io=True, **REMOVE)
+    (path.parent / "removes").touch()
+    run = bench.finish(bench.start(path), path)
+    assert run.ok, run.errors
+    (record,) = [record for record in bench.telemetry() if record["event"] == "disk"]
+    assert 12_000_000 <= record["peak"] < 12_100_000
+    assert 6_000_000 <= record["written"] < 6_100_000
+
+
 def prefixed(name: str, part: Document) -> Document:
     """A part of a workflow whose jobs wait for files with the names that :func:`lab.cwl.side_by_side` gives them."""
     printed = {step["run"]["stdout"] for step in part["steps"].values() if "stdout" in step["run"]}

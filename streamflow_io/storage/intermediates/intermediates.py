@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import posixpath
 import time
 from collections import Counter, defaultdict
@@ -40,6 +41,9 @@ from .space_watcher import RepeatedJobs, SpaceWatcher, kept_at_each_host
 _SETTLING = 0.3
 # The same where a job waits for space. What such steps free is removed after the longer time.
 _HURRIED = 0.03
+# Seconds for a look at what running jobs have, and for all looks beside a share of the time of the run. Without an
+# answer there is no further look.
+_MOST_FOR_RUNNING = 1.0
 # The most of its time that the driver spends on decisions.
 _SHARE = 0.05
 # Seconds after which a location that does not answer is left alone.
@@ -117,6 +121,8 @@ class Intermediates(Listener):
         self._is_due = self._is_closed = self._is_over = False
         self._hurry = asyncio.Event()
         self._took = 0.0
+        # The seconds that looks into the directories of running jobs have taken, and since when.
+        self._looked, self._began = 0.0, time.monotonic()
         for watcher in watchers:
             watcher.removes(self._is_turning, self._hurry.set, self._holders)
 
@@ -322,6 +328,7 @@ class Intermediates(Listener):
             left = {*self._ledger.unseen()} - self._unreadable
             await self._see([name for name in unseen if name in left])
             await self._see([name for job in failed for name in self._directories_of(job)], measures_only=True)
+        await self._see_running()
         written = {job: self._written(job) for job in ended}
         self._record_held()
         began = time.monotonic()
@@ -417,11 +424,37 @@ class Intermediates(Listener):
                 linked = {file: size for seen in all_seen for file, size in seen.linked.items()}
                 self._bytes[name] = sum(seen.bytes for seen in all_seen) - self._count_linked(name, linked)[0]
         held = self._held_by_node()
-        self._peak = max(self._peak, sum(held.values()))
         kept_only = sum(self._bytes.get(name, 0) for name in self._kept_only)
         self._own_peak = max(self._own_peak, sum(held.values()) - kept_only)
+        self._note_peak(held)
+
+    def _note_peak(self, held: Mapping[str, int]) -> None:
+        """:param held: by node: bytes that are there at the same time"""
+        self._peak = max(self._peak, sum(held.values()))
         for node, size in held.items():
             self._peaks[node] = max(self._peaks.get(node, 0), size)
+
+    async def _see_running(self) -> None:
+        """Measure what jobs have on the driver's node that have not ended: it counts for the peak.
+
+        Large directories are measured rarely, and very large ones once: files that go must not wait for that.
+        """
+        began = time.monotonic()
+        if self._looked > _MOST_FOR_RUNNING + _SHARE * (began - self._began):
+            return
+        new = [name for name in self._ledger.left() if name not in self._bytes]
+        here = [name for name in new if all(location.local for location in self._places[name])]
+        if here:
+            paths, location = map(self._ledger.path, here), self._places[here[0]][0]
+            try:
+                told = await asyncio.wait_for(look(self._context, location, [*paths]), _MOST_FOR_RUNNING)
+            except asyncio.TimeoutError:
+                self._looked = math.inf
+                return
+            running = sum(seen.bytes - self._linked.counted(seen.linked) for seen in told.values())
+            held, node = self._held_by_node(), node_name(location)
+            self._note_peak({**held, node: held.get(node, 0) + running})
+        self._looked += time.monotonic() - began
 
     def _count_linked(self, name: str, linked: Mapping[FileNumber, int]) -> tuple[int, int]:
         """Count the files once that other directories have, too.

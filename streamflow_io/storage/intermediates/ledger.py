@@ -268,6 +268,10 @@ class FileLedger:
         gone = self._left.get(directory, frozenset()) - left - above
         return frozenset(path for path in gone if not any(each in links or each in left for each in parents(path)))
 
+    def left(self) -> Collection[str]:
+        """The names of all directories that are left."""
+        return self._paths.keys()
+
     def path(self, directory: str) -> str:
         """The path of a directory that is left."""
         return self._paths[directory]

@@ -47,6 +47,10 @@ class LinkedFiles:
             self._files[directory] = frozenset(files)
         return elsewhere, changes
 
+    def counted(self, files: Mapping[FileNumber, int]) -> int:
+        """The bytes of those files that count for a directory."""
+        return sum(size for file, size in files.items() if file in self._holders)
+
     def _counting(self, file: FileNumber) -> str:
         """The directory for which a file counts."""
         return next(reversed(self._holders[file]))
