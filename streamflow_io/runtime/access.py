@@ -33,6 +33,11 @@ _FINISH = (
     "test $i -lt 100 && test -d {directory} || {{ rm -f {part}; exit 1; }}; "
     "sleep 0.1 || sleep 1; done 2>/dev/null; {finish}mv -f {part} {path}"
 )
+# Moves the first bytes to a file of their own.
+_SPLIT = (
+    "umask 077 && head -c {size} {part} > {path} && tail -c +$(({size} + 1)) {part} > {part}.rest && "
+    "mv -f {part}.rest {part} && "
+)
 _LACK = (
     "rm -f {part}; free=$(df -Pk {directory} | awk 'END {{ print $4 }}'); "
     'if test "$free" -lt {size}; then echo "only $free KiB are free there"; fi 2>/dev/null'
@@ -113,7 +118,12 @@ class Access:
             raise NodeRuntimeError(f"{self.name}: {str(error) or type(error).__name__}") from error
 
     async def write(
-        self, path: PurePosixPath, data: bytes, executable: bool = False, parent: int | None = None
+        self,
+        path: PurePosixPath,
+        data: bytes,
+        executable: bool = False,
+        parent: int | None = None,
+        before: tuple[PurePosixPath, bytes] | None = None,
     ) -> None:
         """Write a file, for its owner alone. The file appears with all its content, or not at all.
 
@@ -121,9 +131,11 @@ class Access:
 
         :param executable: whether all users may read and run the file
         :param parent: the mode with which its directory is made; None: the directory exists
+        :param before: another file with its content, in the same directory, which is there before; None: no such file
         :raises NodeRuntimeError: if the file cannot be written
         """
         target, part = shlex.quote(str(path)), shlex.quote(f"{path}.part")
+        data = data if before is None else before[1] + data
         directory = shlex.quote(str(path.parent))
         make = "" if parent is None else f"mkdir -m {parent:o} {directory}; "
         try:
@@ -133,6 +145,8 @@ class Access:
             said, _ = await self.run(_LACK.format(part=part, directory=directory, size=-(-len(data) // 1024)))
             raise NodeRuntimeError(f"{path} cannot be written: {error}{said and f', and {said}'}") from error
         finish = f"chmod 755 {part} && " if executable else ""
+        if before is not None:
+            finish += _SPLIT.format(part=part, path=shlex.quote(str(before[0])), size=len(before[1]))
         script = _FINISH.format(part=part, path=target, directory=directory, size=len(data), finish=finish)
         said, code = await self.run(script)
         if code != 0:

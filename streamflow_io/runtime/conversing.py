@@ -162,9 +162,9 @@ class ConversingRuntime(NodeRuntime):
             self._admitting.add_done_callback(lambda admitting: admitting.cancelled() or admitting.exception())
 
     async def _write_certificate(self, certificate: Certificate) -> None:
-        # The private key comes first: `serve` admits connections as soon as there is a certificate.
-        await self._access.write(self.certificate_path.with_suffix(".key"), certificate.key)
-        await self._access.write(self.certificate_path, certificate.certificate)
+        # `serve` admits connections as soon as there is a certificate. A launcher starts a program for each write.
+        key = self.certificate_path.with_suffix(".key"), certificate.key
+        await self._access.write(self.certificate_path, certificate.certificate, before=key)
 
     async def _obstacle_of_link(self, other: NodeRuntime, why: str | None) -> str | None:
         if self._links is None or not isinstance(other, ConversingRuntime) or other._links is None:
