@@ -8,6 +8,7 @@ from itertools import chain
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.utils import get_job_tag
 from streamflow.core.workflow import Status, Workflow
+from streamflow.workflow.token import TerminationToken
 
 from streamflow_io._streamflow import last_recovery, register_copy, token_value
 from streamflow_io.adapters.jobs import JobState, Listener
@@ -31,14 +32,16 @@ class RemadeFiles(Listener):
             return
         tag = get_job_tag(job.name)
         for name in step.output_ports.values():
-            first, again = (_values(workflow, name, tag) for workflow in (self._workflow, recovery))
+            first, again = (_value(workflow, name, tag) for workflow in (self._workflow, recovery))
             for lost, made in same_files(first, again):
                 register_copy(self._context.data_manager, lost, made)
 
 
-def _values(workflow: Workflow, port: str, tag: str) -> list[object]:
+def _value(workflow: Workflow, port: str, tag: str) -> object:
+    """The last value with a tag at a port; None: such a value is missing."""
     tokens = workflow.ports[port].token_list if port in workflow.ports else []
-    return [token_value(token) for token in tokens if token.tag == tag]
+    found = (token for token in reversed(tokens) if token.tag == tag and not isinstance(token, TerminationToken))
+    return None if (token := next(found, None)) is None else token_value(token)
 
 
 def same_files(one: object, other: object) -> Iterator[tuple[str, str]]:
