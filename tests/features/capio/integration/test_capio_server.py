@@ -216,34 +216,36 @@ def test_what_the_killed_have_left_is_removed(left: tuple[str, ...], kept: tuple
             entry.unlink(missing_ok=True)
 
 
+@asynccontextmanager
+async def shell(script: str) -> AsyncIterator[int]:
+    """A shell, whose processes are its own: those of the tests have other work."""
+    process = await asyncio.create_subprocess_exec("sh", "-c", f"{script}; :", start_new_session=True)
+    try:
+        yield process.pid
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
 async def test_idle_processes_are_told_from_busy_ones() -> None:
     begin = time.monotonic()
-    script = "sh -c 'while :; do :; done' & busy=$!; sleep 1; kill $busy; exec sleep 600"
-    process = await asyncio.create_subprocess_exec("sh", "-c", script)
-    try:
-        await asyncio.wait_for(wait_until_idle(os.getpid, 0.5, 0.1), 30)
+    async with shell("sh -c 'while :; do :; done' & busy=$!; sleep 1; kill $busy; sleep 600") as pid:
+        await asyncio.wait_for(wait_until_idle(lambda: pid, 0.5, 0.1), 30)
         assert time.monotonic() - begin > 1.0
-    finally:
-        process.kill()
-        await process.wait()
     with pytest.raises(asyncio.TimeoutError):
         await asyncio.wait_for(wait_until_idle(lambda: None, 0.1, 0.05), 0.5)
 
 
 async def test_a_program_that_uses_no_processor_and_reads_is_not_idle(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "file")
-    process = await asyncio.create_subprocess_exec("cat", "file", cwd=tmp_path, stdout=subprocess.DEVNULL)
-    try:
+    async with shell(f"cat {tmp_path}/file > /dev/null") as pid:
         with (tmp_path / "file").open("wb", buffering=0) as file:
-            waiting = asyncio.create_task(wait_until_idle(os.getpid, 1.0, 0.2))
+            waiting = asyncio.create_task(wait_until_idle(lambda: pid, 1.0, 0.2))
             for _ in range(20):
                 file.write(b"x" * 65_536)
                 await asyncio.sleep(0.1)
             assert not waiting.done()
             await asyncio.wait_for(waiting, 30)
-    finally:
-        process.kill()
-        await process.wait()
 
 
 @pytest.mark.long
