@@ -128,17 +128,22 @@ def test_standard_input_whose_path_is_told_in_another_way_is_the_file(bench: Ben
     assert [proof.step for proof in known(bench)] == ["/b"]
 
 
-def writes_until(mark: str, seconds: int) -> Document:
-    """A writer that goes on for some seconds after its reader has left a mark."""
+def writes_until(mark: str, more: str = ":") -> Document:
+    """A writer that goes on until its reader has left a mark, and does something more.
+
+    :param more: may use `began`, the second in which it has begun
+    """
     awaited = f"until grep -q {mark} $TRACE; do sleep 0.05; done"
-    return producer(f"{{ seq 9000; {awaited}; sleep {seconds}; }} > out.txt; note end")
+    return producer(f"began=$(date +%s); {{ seq 9000; {awaited}; {more}; }} > out.txt; note end")
 
 
 def test_a_reader_that_waits_for_the_file_begins_with_it_in_later_runs(bench: Bench) -> None:
     """The command asks for the size before it reads: it would hold its cores, and gain nothing."""
     second, whole = reader("test -s $file && cksum < $file > read.txt"), producer("seq 9000 > out.txt; note end")
     plain = bench.run(chain(second, whole), io=False)
-    ours = bench.run(chain(second, writes_until("read", 1)), config=ALONE)
+    # The reader, which has begun with its writer, waits longer than it has run.
+    longer = "sleep $(($(date +%s) - began + 2))"
+    ours = bench.run(chain(second, writes_until("read", longer)), config=ALONE)
     assert ours.ok, ours.errors
     assert ours.results == plain.results
     assert ours.time("read") < ours.time("end")
@@ -155,7 +160,7 @@ def test_a_reader_that_waits_for_the_file_begins_with_it_in_later_runs(bench: Be
 
 def test_a_reader_that_asks_after_it_has_read_is_a_stream_in_later_runs(bench: Bench) -> None:
     second = reader("head -n 8000 $file | cksum > read.txt; sleep 1; note asks; test -s $file")
-    ours = bench.run(chain(second, writes_until("asks", 0)), config=ALONE)
+    ours = bench.run(chain(second, writes_until("asks")), config=ALONE)
     assert ours.ok, ours.errors
     assert "[SFIO-S024]" in ours.log
     assert known(bench) == []

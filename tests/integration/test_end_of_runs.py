@@ -6,6 +6,7 @@ import json
 import re
 
 from lab.cwl import Document, found, streamable, streaming, tool, versioned, workflow
+from lab.gates import MEET
 from lab.runs import Bench
 
 TOOK = r"This run has taken ([0-9.]+) s, for [23] jobs"
@@ -65,8 +66,9 @@ def test_who_asks_for_the_size_of_a_stream_is_among_what_was_not_delivered_as_as
 
 def test_a_reader_that_sleeps_between_lines_does_not_wait_for_them(bench: Bench) -> None:
     """Mostly it has taken all that there is, for its producer is the slower one. Without streams it sleeps as long."""
-    sleeps = "while read -r line; do sleep 0.2; done < $file"
-    write = tool("for i in $(seq 10); do echo $i; sleep 0.3; done", {}, {"out": {"type": "stdout", "streamable": True}})
+    sleeps = "note reads; while read -r line; do sleep 0.2; done < $file"
+    writes = f"{MEET}meet reads; for i in $(seq 10); do echo $i; sleep 0.3; done"
+    write = tool(writes, {}, {"out": {"type": "stdout", "streamable": True}})
     steps: dict[str, Document] = {
         "a": {"run": write, "in": {}},
         "b": {"run": tool(sleeps, {"file": streamable()}, {"out": "stdout"}, stdout="b.txt"), "in": {"file": "a/out"}},
