@@ -260,11 +260,15 @@ def _refusal(error: Exception, file: str, inputs_path: str | None) -> HintError:
     from .cwltool_validation import run_cwltool
 
     valid, messages = True, tuple[str, ...]()
-    if not isinstance(error, OSError | GraphTargetMissingException) and "://" not in file:  # cwltool adds nothing here
+    # Elsewhere cwltool adds nothing.
+    asked = not isinstance(error, OSError | GraphTargetMissingException) and "://" not in file
+    if asked:
         valid, messages = run_cwltool(file, inputs_path, with_our_schema=False)
     if valid and is_ours(error):
         raise error
     message = said(error) if valid or not messages else "\n".join(messages)
+    if asked and valid:
+        return HintError(file, None, "CWL", message, "a workflow that StreamFlow can translate; this one is valid CWL")
     command = shlex.join(["streamflow-io", "validate", file, *([inputs_path] if inputs_path else [])])
     return HintError(file, None, "CWL", message, f"a valid workflow and job; `{command}` says more")
 

@@ -467,6 +467,22 @@ def test_a_plan_of_what_is_no_workflow(bench: Bench, name: str, text: str, messa
     assert f"streamflow-io validate {path.parent}/main.cwl {path.parent}/job.json" in error.allowed
 
 
+def test_a_plan_of_valid_cwl_that_streamflow_cannot_translate(bench: Bench) -> None:
+    """Thus cwltool packs a tool that has an `id` of its own."""
+    tool = {"class": "CommandLineTool", "id": "#t.cwl", "baseCommand": "echo", "outputs": []}
+    step = {"id": "#main/s", "run": "#t.cwl", "in": [{"id": "#main/s/x", "source": "#main/x"}], "out": []}
+    main = {"class": "Workflow", "id": "#main", "inputs": [{"id": "#main/x", "type": "string"}], "outputs": []}
+    graph = [{**tool, "inputs": [{"id": "#t.cwl/t/x", "type": "string"}]}, {**main, "steps": [step]}]
+    path = bench.write(workflow({}, {}, {}), {}, io=True)
+    (path.parent / "main.cwl").write_text(json.dumps({"cwlVersion": "v1.2", "$graph": graph}))
+    (path.parent / "job.json").write_text('{"x": "word"}')
+    with pytest.raises(HintErrors) as mistakes:
+        plan_file(path)
+    (error,) = mistakes.value.errors
+    assert "Cannot retrieve input port x from step /s/t/x-token-transformer" in error.message
+    assert error.allowed == "a workflow that StreamFlow can translate; this one is valid CWL"
+
+
 @pytest.mark.parametrize(("name", "field"), [("main.cwl", "file"), ("job.json", "settings")])
 def test_a_plan_without_a_file(bench: Bench, name: str, field: str) -> None:
     path = bench.write(workflow({}, {}, {}), {}, io=True)
