@@ -23,12 +23,11 @@ from streamflow_io.jobs.execution import Execution
 from streamflow_io.jobs.failure import Failure, SafeLog
 from streamflow_io.jobs.full_disks import FullDisks
 from streamflow_io.jobs.gang_placement import GangDeployment, GangPlacement
-from streamflow_io.jobs.job_directories import JobDirectories
+from streamflow_io.jobs.job_directories import JobDirectories, RemadeFiles
 from streamflow_io.jobs.job_logs import JobLogs, LastWords
 from streamflow_io.jobs.job_runner import JobRunner
 from streamflow_io.jobs.reach import Reach
 from streamflow_io.jobs.recorder import JobRecorder
-from streamflow_io.jobs.remade_files import RemadeFiles
 from streamflow_io.runtime.node_runtimes import StartRuntime
 from streamflow_io.runtime.protocol import Event, WarningEvent
 from streamflow_io.runtime.waiting_deployments import listen

@@ -1,4 +1,7 @@
-"""The directories of jobs: recorded, so that they can be removed, and made where one is missing."""
+"""The directories of jobs: recorded, so that they can be removed, and made where one is missing.
+
+Files of lost nodes are found again where a later attempt of their job has made them.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,18 @@ import posixpath
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Connector, ExecutionLocation
-from streamflow.core.workflow import Workflow
+from streamflow.core.utils import get_job_tag
+from streamflow.core.workflow import Status, Workflow
 from streamflow.data.remotepath import StreamFlowPath, get_inner_path
 from streamflow.workflow.step import ScheduleStep
 from streamflow.workflow.token import TerminationToken
 
-from streamflow_io._streamflow import token_value
+from streamflow_io._streamflow import last_recovery, register_copy, token_value
 from streamflow_io.adapters.connector import CommandConnector, CommandOptions
 from streamflow_io.adapters.jobs import JobState, Listener
 from streamflow_io.records.jobs import DirectoriesRecord
@@ -162,3 +167,44 @@ def _followed(path: str) -> Iterator[str]:
             break
         path = os.path.normpath(os.path.join(os.path.dirname(link), os.readlink(link)) + path[len(link) :])
     yield real
+
+
+class RemadeFiles(Listener):
+    """Lets all jobs that read a lost file read the one that the next attempt of its job has made.
+
+    StreamFlow 0.2.0rc3 knows the new file in the recovery of one reader. For each further reader it would run the job
+    again, and count that as one more failure of the job.
+    """
+
+    def __init__(self, workflow: Workflow, context: StreamFlowContext) -> None:
+        self._workflow = workflow
+        self._context = context
+
+    def ended(self, job: JobState) -> None:
+        recovery = last_recovery(self._context.failure_manager, job.name)
+        step = self._workflow.steps.get(job.step)
+        if job.status is not Status.COMPLETED or recovery is None or step is None:
+            return
+        tag = get_job_tag(job.name)
+        for name in step.output_ports.values():
+            first, again = (_value(workflow, name, tag) for workflow in (self._workflow, recovery))
+            for lost, made in same_files(first, again):
+                register_copy(self._context.data_manager, lost, made)
+
+
+def _value(workflow: Workflow, port: str, tag: str) -> object:
+    """The last value with a tag at a port; None: such a value is missing."""
+    tokens = workflow.ports[port].token_list if port in workflow.ports else []
+    found = (token for token in reversed(tokens) if token.tag == tag and not isinstance(token, TerminationToken))
+    return None if (token := next(found, None)) is None else token_value(token)
+
+
+def same_files(one: object, other: object) -> Iterator[tuple[str, str]]:
+    """Yield the paths of files at the same places of two values of CWL, if their contents are the same."""
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        yield from chain.from_iterable(map(same_files, one, other))
+    elif isinstance(one, Mapping) and isinstance(other, Mapping):
+        if one.get("class") == "File" and one.get("checksum") is not None and one["checksum"] == other.get("checksum"):
+            yield one["path"], other["path"]
+        for name in one.keys() & other.keys():
+            yield from same_files(one[name], other[name])

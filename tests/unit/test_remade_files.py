@@ -15,7 +15,7 @@ from streamflow.recovery.failure_manager import RollbackFailureManager
 from streamflow.workflow.token import TerminationToken
 
 from streamflow_io.adapters.jobs import JobState
-from streamflow_io.jobs.remade_files import RemadeFiles, same_files
+from streamflow_io.jobs.job_directories import RemadeFiles, same_files
 
 
 def file(path: str, checksum: str | None = "x", **fields: object) -> dict[str, object]:
