@@ -202,13 +202,19 @@ _ASKS = "import os, stat\nprint(stat.S_ISFIFO(os.fstat(f.fileno()).st_mode), f.r
 
 
 def test_a_script_of_an_earlier_step_that_has_changed_needs_another_proof(bench: Bench, tmp_path: Path) -> None:
-    """The tools are the same in all runs: the first step makes the script out of its input."""
+    """The tools are the same in all runs: the first step makes the script out of its input.
+
+    The file is written until its reader has begun, where the reader is to begin before.
+    """
+    meets, begun = tmp_path / "meets", tmp_path / "begun"
+    wait = f"while [ -e {meets} ] && [ ! -e {begun} ]; do sleep 0.1; done"
     writes = tool("cat $code > run.py", {"code": "File"}, {"script": found("run.py")})
-    runs = tool(f'{sys.executable} -IS "$script" "$file"', {"script": "File", "file": "File"}, {"out": "stdout"})
+    read = f'touch {begun}; {sys.executable} -IS "$script" "$file"'
+    runs = tool(read, {"script": "File", "file": "File"}, {"out": "stdout"})
     runs["stdout"] = "read.txt"
     steps = {
         "w": {"run": writes, "in": {"code": "code"}},
-        "a": {"run": producer("seq 3000 > out.txt; sleep 1; note end"), "in": {}},
+        "a": {"run": producer(f"seq 3000 > out.txt; sleep 1; {wait}; note end"), "in": {}},
         "b": {"run": runs, "in": {"script": "w/script", "file": "a/out"}},
     }
     document = workflow({"code": "File"}, steps, {"b": "b/out"})
@@ -225,7 +231,10 @@ def test_a_script_of_an_earlier_step_that_has_changed_needs_another_proof(bench:
         return ours
 
     assert reads not in run(_ONCE).log
+    begun.unlink()
+    meets.touch()
     assert reads in run(_ONCE).log
+    meets.unlink()
     assert reads not in run(_ASKS, is_both=True).log
 
 
