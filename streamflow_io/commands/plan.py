@@ -16,6 +16,7 @@ from cwl_utils.errors import GraphTargetMissingException
 from msgspec import Struct, field
 from msgspec.structs import asdict
 from rich.console import Console
+from schema_salad.exceptions import ValidationException
 from streamflow.config.config import WorkflowConfig
 from streamflow.core.exception import WorkflowDefinitionException
 
@@ -267,7 +268,8 @@ def _refusal(error: Exception, file: str, inputs_path: str | None) -> HintError:
     if valid and is_ours(error):
         raise error
     message = said(error) if valid or not messages else "\n".join(messages)
-    if asked and valid:
+    # cwl_utils refuses documents that cwltool accepts.
+    if asked and valid and not isinstance(error, ValidationException):
         return HintError(file, None, "CWL", message, "a workflow that StreamFlow can translate; this one is valid CWL")
     command = shlex.join(["streamflow-io", "validate", file, *([inputs_path] if inputs_path else [])])
     return HintError(file, None, "CWL", message, f"a valid workflow and job; `{command}` says more")
