@@ -340,4 +340,4 @@ def message_of(rehearsal: Rehearsal, finding: Finding) -> str:
         return f"{name} may be read while it is written: proven {how}in {rehearsal.spent:.1f} s"
     if finding.is_known:
         return coded(f"{name} is not streamed: {finding.reason}", Code.NOT_PROVEN)
-    return coded(f"Whether {name} may be read while it is written is not known yet: {finding.reason}", Code.NOT_TRIED)
+    return f"Whether {name} may be read while it is written is not known yet: {finding.reason}"

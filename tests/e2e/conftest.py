@@ -24,6 +24,7 @@ from lab.machines.laboratory import (
     start_hosts,
     start_slurm,
 )
+from lab.node import wait_for
 from lab.once import once
 from lab.sites import Site, allocation_site, hosts_site, login_site, on_volume, slurm_site
 from tests.integration.conftest import _prepared
@@ -121,7 +122,9 @@ def containers_host(containers_laboratory: Laboratory, tmp_path: Path) -> Iterat
 
 @pytest.fixture
 def slurm(slurm_laboratory: Laboratory, tmp_path: Path) -> Site:
+    """A Slurm with an empty queue: the jobs that an earlier test has ended are gone."""
     site = slurm_site(slurm_laboratory, tmp_path)
+    wait_for(lambda: not site.queue(), "the end of the jobs of earlier tests", 60)
     return on_volume(site) if ON_VOLUME else site
 
 

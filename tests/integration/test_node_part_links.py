@@ -98,10 +98,10 @@ def test_a_connection_that_breaks_is_taken_up_again(nodes: Pair, kind: str) -> N
 @pytest.mark.parametrize(
     ("asked", "word"),
     [
-        ({"number": 3}, "there is no part 3 of chunks"),
-        ({"number": 0}, "there is no part 0 of chunks"),
-        ({"port": "others"}, "there is no part 2 of others"),
-        ({"job": "t"}, "there is no part 2 of chunks"),
+        ({"number": 3}, "part 3 of chunks is missing, or shorter than the reader has it"),
+        ({"number": 0}, "part 0 of chunks is missing, or shorter than the reader has it"),
+        ({"port": "others"}, "part 2 of others is missing, or shorter than the reader has it"),
+        ({"job": "t"}, "part 2 of chunks is missing, or shorter than the reader has it"),
     ],
 )
 @pytest.mark.parametrize("kind", ["file", "fifo"])
