@@ -739,6 +739,7 @@ class Gone(SpaceWatcher):
     """Notes what it is told."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.removals: list[Collection[str]] = []
 
     def removed(self, directories: Collection[str]) -> None:
@@ -846,6 +847,7 @@ class Measured(SpaceWatcher):
     """Notes that files were looked at, and that what could go is gone."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.seen = asyncio.Event()
 
     def measured(self, held: Mapping[str, int], written: Mapping[JobState, int | None]) -> None:

@@ -30,6 +30,7 @@ class Measured(SpaceWatcher):
     """Keeps what the jobs have written that have ended."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.lacks_space = False
         self.gone: set[str] = set()
         self.written: dict[str, int | None] = {}

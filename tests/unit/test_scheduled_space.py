@@ -195,7 +195,7 @@ def test_a_job_that_lacks_space_waits_until_it_is_placed() -> None:
 def test_a_job_waits_for_files_that_are_about_to_go() -> None:
     """Each job may write as much as the largest one before."""
     disks, hurried = Disks(), list[bool]()
-    disks.space.removes(lambda: True, lambda: hurried.append(True), lambda _: ())
+    disks.space.is_removing, disks.space.hurry = lambda: True, lambda: hurried.append(True)
     disks.free = 59 * MIB
     assert disks.space.may_start("/w")
     for job, written in (("a", 30), ("b", 20)):
@@ -221,7 +221,7 @@ def test_no_job_waits_for_files_that_nobody_removes() -> None:
     disks.start("a", 100)
     disks.end("a", 100, 30)
     assert disks.space.may_start("/w")
-    disks.space.removes(lambda: True, lambda: None, lambda _: ())
+    disks.space.is_removing = lambda: True
     assert not disks.space.may_start("/w")
     woken = disks.woken
     disks.space.give_up()

@@ -175,11 +175,12 @@ class _Path:
                     if stream.waited is not None and stream.waited < max(SOON, stream.behind or 0.0):
                         return None
                     return self._end(source) if stream.last is None else self._history.since_start(stream.last)
-        held = None if job.usage is None else job.usage.held_seconds
         # Without a stream, a job that was held has waited for the whole file.
-        if (reading.delivery != "gate") if held is None else held < SOON:
-            return None
-        return self._committed_at(source, reading.output) or self._end(source)
+        if job.usage is None or job.usage.held_seconds is None:
+            has_waited = reading.delivery == "gate"
+        else:
+            has_waited = job.usage.held_seconds >= SOON
+        return self._committed_at(source, reading.output) or self._end(source) if has_waited else None
 
     def _before(self, index: int, submitted: float, seen: set[int]) -> tuple[int, float] | None:
         """Return the job that gave the last input with which a job was submitted, and when."""

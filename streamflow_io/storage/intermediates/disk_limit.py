@@ -104,6 +104,7 @@ class DiskLimit(SpaceWatcher):
         shared: FindShared,
         read_once: Collection[tuple[str, str]] = (),
     ) -> None:
+        super().__init__()
         self.limit: int = limit
         self._space = SpaceGraph(routes, gangs, sizes, read_once)
         self._wake = wake
@@ -133,8 +134,6 @@ class DiskLimit(SpaceWatcher):
         self._spared: dict[str, tuple[str, int]] = {}
         self._lent: dict[str, _LentSpace] = {}
         self._is_measured = asyncio.Event()
-        self._is_removing: Callable[[], bool] = lambda: False
-        self._holders: Callable[[Collection[str]], Sequence[tuple[str, int]]] = lambda nodes: ()
         self._timer: asyncio.TimerHandle | None = None
         # How often nothing had happened since the last look.
         self._quiet = 0
@@ -149,14 +148,6 @@ class DiskLimit(SpaceWatcher):
     @property
     def locations(self) -> Collection[ExecutionLocation]:
         return self._places.values()
-
-    def removes(
-        self,
-        is_removing: Callable[[], bool],
-        hurry: Callable[[], None],
-        holders: Callable[[Collection[str]], Sequence[tuple[str, int]]],
-    ) -> None:
-        self._is_removing, self._holders = is_removing, holders
 
     def may_start(self, job: JobState, location: AvailableLocation, directory: str) -> bool:
         """Whether a job has space on a location.
@@ -396,7 +387,7 @@ class DiskLimit(SpaceWatcher):
         waits = bool(self._open) and self._refused.issuperset(self._open.values())
         # A job that has failed is submitted again, unless jobs wait that have to run again before.
         waits = waits and (self._failed.keys() <= self._open.keys() or any(map(self._has_run, self._open)))
-        return waits and not self._ended and not self._lent and self._asking is None and not self._is_removing()
+        return waits and not self._ended and not self._lent and self._asking is None and not self.is_removing()
 
     def _watch(self) -> None:
         if self._timer is None and self._refused and self._stuck is None:
@@ -428,7 +419,7 @@ class DiskLimit(SpaceWatcher):
         """Say for each disk why nothing can go on."""
         for ledger, nodes in self._disks().items():
             for demand in ledger.waiting[:1]:
-                found = [f"{path} ({size_text(size)})" for path, size in self._holders(nodes)]
+                found = [f"{path} ({size_text(size)})" for path, size in self.holders(nodes)]
                 files = f"; the space is held by {', '.join(found)}" if found else ""
                 yield (
                     f"Nothing can go on within the diskLimit of {size_text(ledger.limit)} on {' and '.join(nodes)}: "

@@ -124,7 +124,8 @@ class Intermediates(Listener):
         # The seconds that looks into the directories of running jobs have taken, and since when.
         self._looked, self._began = 0.0, time.monotonic()
         for watcher in watchers:
-            watcher.removes(self._is_turning, self._hurry.set, self._holders)
+            watcher.is_removing, watcher.hurry = self._is_turning, self._hurry.set
+            watcher.holders = self._holders
 
     def begin(self, workflow: str) -> None:
         """Warn if the run may not fit on the disk.

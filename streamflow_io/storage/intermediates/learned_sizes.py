@@ -105,6 +105,7 @@ class SizeLearner(SpaceWatcher):
     """
 
     def __init__(self, steps: Mapping[str, Step], sizes: RememberedSizes) -> None:
+        super().__init__()
         self._steps = steps
         self._sizes = sizes
         self._open: dict[str, JobState] = {}

@@ -141,6 +141,7 @@ class OutputsInMemory(SpaceWatcher):
         wake: Callable[[], None],
         runtime_of: Callable[[JobState], Awaitable[NodeRuntime | None]],
     ) -> None:
+        super().__init__()
         self._plan = plan
         self._sizes = sizes
         self._used = used

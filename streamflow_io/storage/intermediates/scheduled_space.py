@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import posixpath
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, MutableMapping
 
 from msgspec import Struct, field
 from streamflow.core.scheduling import Hardware, Storage
@@ -64,6 +64,7 @@ class ScheduledSpace(SpaceWatcher):
         wake: Callable[[], None],
         free: Callable[[str], float] = free_bytes,
     ) -> None:
+        super().__init__()
         self._used = used
         self._wake = wake
         self._free = free
@@ -78,20 +79,10 @@ class ScheduledSpace(SpaceWatcher):
         # The most that StreamFlow has measured of a job, in MiB.
         self._largest = 0.0
         self._is_held_back = False
-        self._is_removing: Callable[[], bool] = lambda: False
-        self._hurry: Callable[[], None] = lambda: None
 
     @property
     def is_short(self) -> bool:
         return bool(self._waiting)
-
-    def removes(
-        self,
-        is_removing: Callable[[], bool],
-        hurry: Callable[[], None],
-        holders: Callable[[Collection[str]], Sequence[tuple[str, int]]],
-    ) -> None:
-        self._is_removing, self._hurry = is_removing, hurry
 
     def may_start(self, directory: str) -> bool:
         """Whether a job may start. If not, it waits until those files of ended jobs are gone that no job needs.
@@ -100,13 +91,13 @@ class ScheduledSpace(SpaceWatcher):
 
         :param directory: on the disk of the job
         """
-        if not self._ended or not self._is_removing():
+        if not self._ended or not self.is_removing():
             return True
         running = sum(bool(space.reserved) for space in self._jobs.values())
         if self._free(directory) >= (running + 1) * self._largest * _MIB:
             return True
         self._is_held_back = True
-        self._hurry()
+        self.hurry()
         return False
 
     def waits(self, job: str, is_for_space: bool) -> None:
@@ -179,7 +170,7 @@ class ScheduledSpace(SpaceWatcher):
         self._wake_held_back()
 
     def give_up(self) -> None:
-        self._is_removing = lambda: False
+        self.is_removing = lambda: False
         self._wake_held_back()
 
     def freed(self, sizes: Mapping[str, int]) -> None:

@@ -13,9 +13,17 @@ class SpaceWatcher(Listener):
     """Hears how much lies in the directories of jobs.
 
     :ivar limit: the most bytes on a disk; None: no limit
+    :ivar is_removing: returns whether files of ended jobs are about to be measured or removed
+    :ivar hurry: lets the removal of files happen soon
+    :ivar holders: returns the largest files and directories on some nodes, with their bytes
     """
 
     limit: int | None = None
+
+    def __init__(self) -> None:
+        self.is_removing: Callable[[], bool] = lambda: False
+        self.hurry: Callable[[], None] = lambda: None
+        self.holders: Callable[[Collection[str]], Sequence[tuple[str, int]]] = lambda nodes: ()
 
     @property
     def is_short(self) -> bool:
@@ -26,19 +34,6 @@ class SpaceWatcher(Listener):
     def locations(self) -> Collection[ExecutionLocation]:
         """Where jobs could start, as far as the watcher has to know that."""
         return ()
-
-    def removes(
-        self,
-        is_removing: Callable[[], bool],
-        hurry: Callable[[], None],
-        holders: Callable[[Collection[str]], Sequence[tuple[str, int]]],
-    ) -> None:
-        """Set the functions that tell about files.
-
-        :param is_removing: whether files of ended jobs are about to be measured or removed
-        :param hurry: lets that happen soon
-        :param holders: returns the largest files and directories on some nodes, with their bytes
-        """
 
     def unmeasured(self) -> list[JobState]:
         """The jobs that have ended, and whose files are to be measured."""
