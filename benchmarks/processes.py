@@ -107,7 +107,7 @@ def _wait(process: subprocess.Popen[bytes], deadline: float) -> Used:
                 break
     finally:
         os.close(descriptor)
-    # Its own CPU time can be read until it is waited for.
+    # The CPU time of a process alone can be read until the process is waited for.
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     if fields[0] != "Z":
         raise subprocess.TimeoutExpired(process.args, max(0.0, deadline - time.monotonic()))

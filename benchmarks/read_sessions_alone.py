@@ -95,7 +95,7 @@ def overlap(files: Files, obstacle: str | None) -> list[Variant]:
             for name in ("input", "both"):
                 (directory / name).mkdir()
             only = read_ahead(file, Consumers(64), session, directory / "input").sample.wall
-            # It is in the page cache now.
+            # The file is in the page cache now.
             compute = read_alone(file, consumers).sample.wall
             with file.open("rb") as opened:
                 forget(opened.fileno())
@@ -124,7 +124,7 @@ def memory(files: Files, obstacle: str | None) -> list[Variant]:
     no_cgroup = obstacle or memory_limit.obstacle()
 
     def run(window: int | None, cgroup: int | None, size: int, kind: Disk, directory: Path) -> Outcome:
-        # They need about twice as long as their input, so that the window is full.
+        # Consumers need about twice as long as their input, so that the window is full.
         consumers, session = Consumers(64, 4e-6 / kind.megabytes * MEBIBYTE), Session(kind.megabytes, window=window)
 
         def read(file: Path, _: LimitedDisk) -> Outcome:

@@ -124,7 +124,7 @@ class Containers(Bench):
         """List the containers of our runs: image by id."""
         ids = self.docker("ps", "-a", "-q", "--no-trunc").split()
         shown = "{{.Id}} {{.Config.Image}} {{range .Mounts}}{{.Source}} {{end}}"
-        # Those of other tests come and go.
+        # Containers of other tests come and go.
         lines = self._docker("inspect", "-f", shown, *ids, check=False).splitlines() if ids else []
         ours = (line.split() for line in lines if any(f"{place}/" in line for place in self._places()))
         return {identifier: image for identifier, image, *_ in ours}
@@ -139,7 +139,7 @@ class Containers(Bench):
         try:
             _, *lines = self.docker("top", container, "-o", "pid,args").splitlines()
         except subprocess.CalledProcessError:
-            assert container not in self.containers()  # It has ended meanwhile.
+            assert container not in self.containers()  # The container has ended meanwhile.
             return []
         commands = [line.split(maxsplit=1)[1].strip() for line in lines]
         return [command for command in commands if command not in IDLE]

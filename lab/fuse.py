@@ -73,9 +73,9 @@ while True:
     except OSError: pass
     if child: os._exit(0)
 """
-# Its input ends with the process of the tests, however that ends. A mount that is left would disturb other runs:
-# StreamFlow looks at all mounts of the machine. The server ends when nothing uses the file system any more: an earlier
-# end would fail the look of another run.
+# The input of the keeper ends with the process of the tests, however that ends. A mount that is left would disturb
+# other runs: StreamFlow looks at all mounts of the machine. The server ends when nothing uses the file system any more:
+# an earlier end would fail the look of another run.
 _KEEPER = '"$@" < /dev/null & cat; umount --lazy "$0"; kill -TERM $!; wait $!'
 
 

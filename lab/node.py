@@ -292,7 +292,7 @@ class Node:
         left = [f"exec of {job.name}" for job in self.jobs if job.process.poll() is None]
         try:
             left += [str(path) for path in self.base.rglob("*") if path.is_fifo()]
-        except FileNotFoundError as error:  # It is being removed.
+        except FileNotFoundError as error:  # The directory is being removed.
             left.append(str(error.filename))
         left += [str(self.run)] if self.run.exists() else []
         if left or not self.jobs:

@@ -141,7 +141,7 @@ class Bench:
         place = path.parent
         added = {**self.environment, **environment}
         variables = {**os.environ, "TMPDIR": str(place / "tmp"), "XDG_DATA_HOME": str(self.data), **added}
-        # These are for an interpreter that starts.
+        # Variables with these beginnings are for an interpreter that starts.
         if not self.prefix and not any(name.startswith(("PYTHON", "LD_")) for name in added):
             return forked.start(self.program, self._arguments(path), place, variables, namespaces=self.namespaces)
         joined = [f"--{_JOINED[namespace.name]}={namespace}" for namespace in self.namespaces]

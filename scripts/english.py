@@ -41,6 +41,7 @@ _FIRST_OF_PAGE = re.compile(
     r"(It|Its|They|Them|Their|That|Those|Who|Whose|Whom|Which|None|Nobody|Somebody|Well|Else|And|Or|But|So|"
     r"This (?:is|was|has|can|may|does|holds|needs|costs|happens|works|takes|means))\b"
 )
+_FIRST_OF_COMMENT = re.compile(r"(It|Its|They|Them|Their|Those|Who|Whose|Nobody|Somebody)\b")
 #: The beginnings that no sentence of an explanation may have.
 _BEGINS = re.compile(r"(It|Its|They|Them|Their|That|That's|Those|These|Such|Nobody|Somebody|And|Or|But)\b")
 _PRONOUN = re.compile(
@@ -96,6 +97,8 @@ def findings(text: Text) -> Iterator[Finding]:
     if text.kind == "page":
         yield from _findings_of_page(text, plain)
     begins = [_FIRST.match(plain)] if text.kind in ("head", "docstring", "explanation") else []
+    if text.kind == "comment":
+        begins.append(_FIRST_OF_COMMENT.match(plain))
     if text.kind == "explanation":
         begins += map(_BEGINS.match, sentences(plain)[1:])
     for match in filter(None, begins):

@@ -207,7 +207,7 @@ def execute_statements_in_the_loop(database: Database, locked: Callable[[], None
             async with connection:
                 pass
         finally:
-            # Its thread would keep the driver from ending.
+            # The thread of an open connection would keep the driver from ending.
             await connection.close()
 
     database.connection = LoopConnection(inner.connection, inner.timeout, create_schema, locked)

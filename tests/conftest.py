@@ -35,14 +35,14 @@ _FILES = re.compile(
     r"tests/(unit/|features/(\w+/)?(unit/|integration/test_template)"
     r"|integration/test_(template|faults)|e2e/test_security).*?(?=::)"
 )
-#: Those of several files: that have cwltool read its schemas, or that look into all modules.
+#: Tests of several files: that have cwltool read its schemas, or that look into all modules.
 _TOGETHER = {
     "cwltool": re.compile(
         r"tests/(integration/test_(validate|refusals|guide_page)|features/capio/integration/test_annotate)"
     ),
     "modules": re.compile(r"tests/(unit/test_(architecture|messages)|features/unit/test_pages_with)"),
 }
-#: Those of a Slurm and of SSH hosts, which take seconds of CPU time to start, and how many processes have one. A test
+#: Laboratories that take seconds of CPU time to start, their tests, and how many processes have one. A test
 #: that is not found here has a laboratory of its own.
 _LABORATORIES = {
     "slurm": (

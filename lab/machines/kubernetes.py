@@ -28,7 +28,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-if sys.flags.no_site and __name__ == "__main__":  # It needs what is installed, unlike other laboratories.
+if sys.flags.no_site and __name__ == "__main__":  # This laboratory needs installed packages, unlike others.
     os.execv(sys.executable, [sys.executable, "-m", "lab.machines.kubernetes", *sys.argv[1:]])
 
 from aiohttp import WSCloseCode, WSMsgType, web

@@ -27,7 +27,7 @@ ip link add pods type bridge forward_delay 0
 ip addr add {NETWORK}.1/24 dev pods
 ip link set pods up
 """
-# It ends when it is killed, and waits for no child: that is what a program does that is not made to be process 1.
+# `sleep` ends when it is killed, and waits for no child, like each program that is not made to be process 1.
 IDLE = ("sleep", "100000000")
 _DIES = ("setpriv", "--pdeathsig", "KILL")
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -68,7 +68,7 @@ def _passages(port: str, readers: Readers) -> Iterator[Passage]:
         if isinstance(reader, ScheduleStep):
             yield Passage(reader.name, name, "job")
         elif isinstance(reader, TransferStep | ExecuteStep):
-            # They read while a job lasts that another reader of the port schedules.
+            # Both kinds of steps read while a job lasts that another reader of the port schedules.
             if not any(isinstance(other, ScheduleStep) for other, _ in readers[port]) and name != "__job__":
                 yield Passage(reader.name, name, "many", tuple(reader.output_ports.values()))
         elif reader.name.endswith(COLLECTOR):

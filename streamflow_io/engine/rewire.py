@@ -89,7 +89,7 @@ class _Rewiring:
         self._parts = {(each.step, each.port): each.of for each in plan.parts.partitions if each.is_served}
         self._candidates = plan.proofs.candidates
         memory = plan.intermediates.memory
-        # These run again on disk if their files do not fit.
+        # Jobs of such steps run again on disk if their files do not fit.
         self._in_memory = () if memory is None else memory.steps
         windows = (window for window in plan.intermediates.windows if window.why is None)
         self._windows = {(window.step, window.port): window for window in windows}

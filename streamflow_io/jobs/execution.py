@@ -199,7 +199,7 @@ class Execution:
                         await self._wait_for_retry(error, "at another place" if self._is_to_move else "in place")
                     await self._failed()
                 except NodeRuntimeError as error:
-                    # Its readers have the place of this attempt, and StreamFlow cannot roll streams back.
+                    # Readers of the job have the place of this attempt, and StreamFlow cannot roll streams back.
                     if self._retry_policy().take():
                         does = "delivers before its end" if self._step.early_outputs else "reads a stream"
                         why = f"{error}. A job that {does} is tried again only where it ran"

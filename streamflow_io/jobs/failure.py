@@ -89,7 +89,7 @@ class Failure(logging.Filter):
         super().__init__()
         self._workflow = workflow
         self._jobs = jobs
-        # Those of workflows that have run before, in the same context, maybe of the same names.
+        # The jobs of workflows that have run before in the same context, maybe with the same names.
         self._earlier = dict(jobs)
         self._succeeds = succeeds
         # The last error that was logged, and the first one.

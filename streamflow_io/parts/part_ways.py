@@ -232,7 +232,7 @@ class PartWays:
         :raises _UnseenError: if they cannot be told"""
         name = target.deployment.name
         try:
-            # Its step may not have asked for it yet.
+            # The step may not have asked for the deployment yet.
             await self._sites.context.deployment_manager.deploy(target.deployment)
             self._sites.runtimes.deployments.deploy_ahead(name)
             connector = self._sites.context.deployment_manager.get_connector(name)

@@ -314,7 +314,7 @@ class RepeatedJob(Struct, eq=False, dict=True):
                 compare = partial(self._differs_from, before, there, excerpts)
             elif excerpts is not None:
                 compare = _no_difference
-            # It does not matter how much of a short file the program reads as a stream.
+            # How much of a short file the program reads as a stream does not matter.
             size = sum(self.sizes) if excerpts is None else excerpts.bytes if excerpts.look_whole else None
             ran = await self._run_command(job, spec, None if self.is_declared else size, compare)
             if excerpts is not None and not excerpts.look_whole and before is None and ran.succeeded:

@@ -90,7 +90,7 @@ RANDOM = "random-"
 #: Longer than the jobs of a workload take, so that some faults come too late.
 SPAN = 2.2
 RANDOM_SPAN = 1.2
-#: Their jobs wait for containers.
+#: The same for workloads whose jobs wait for containers.
 CONTAINER_SPAN = 3.0
 #: In containers, one of this many steps runs on the driver's node.
 _LOCAL = 4

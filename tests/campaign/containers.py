@@ -64,7 +64,7 @@ def strike(case: Case, driver: Driver, bench: Containers) -> str | None:
             time.sleep(0.03)
             continue
         identifier, image = containers[int(case.pick * len(containers))]
-        # It may end while one looks.
+        # The process may end meanwhile.
         with contextlib.suppress(subprocess.CalledProcessError):
             if case.fault.kind == "KILL":
                 bench.docker("kill", identifier)

@@ -38,7 +38,7 @@ class Hosts:
         for pid, (command,) in of_processes("cmdline"):
             words = command.decode(errors="replace").split("\0")
             root = Path("/proc", str(pid), "root")
-            # It may end while one looks.
+            # The process may end meanwhile.
             with contextlib.suppress(OSError):
                 if words[1:3] == ["exec", "--job"] and self._is_on_a_host(root):
                     found.append(root / words[3].lstrip("/"))
@@ -62,7 +62,7 @@ class Hosts:
 
     @contextlib.contextmanager
     def _full(self, address: str) -> Iterator[None]:
-        # It may grow before it is made small, which is refused then.
+        # The used space may grow before the file system is made small, which is refused then.
         shrink = "mount -o remount,size=$((1 + $(df --output=used -k /scratch | tail -n 1)))k /scratch"
         self.call(address, f"for i in $(seq 50); do {shrink} && exit; done; exit 1")
         try:

@@ -47,7 +47,7 @@ def of_run(directory: Path) -> list[Process]:
 def _of_run(directory: Path) -> Iterator[Process]:
     for entry in os.listdir("/proc"):
         place = Path("/proc", entry)
-        # It may end while one looks.
+        # The process may end meanwhile.
         with contextlib.suppress(OSError):
             if not entry.isdigit():
                 continue

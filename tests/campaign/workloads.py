@@ -316,7 +316,7 @@ def unhinted() -> Document:
     return made
 
 
-#: Those that run once without a fault before: declared cuts are verified then, and tools rehearsed.
+#: Workloads that run once without a fault before: declared cuts are verified then, and tools rehearsed.
 LEARNED = frozenset({"growing", "unhinted"})
 #: What rehearsals find of those steps that read no streams.
 REFUSED = {"/sort": "the tool asks for the size, or more, by the path"}
@@ -345,7 +345,7 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
 }
 #: The environment of their runs: the files of this one are small.
 ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {"windows": {"SFIO_NODE_BLOCK": "4096"}}
-#: Those beside which another run of ours goes on, whatever becomes of the first.
+#: Workloads beside which another run of the plugin goes on, whatever becomes of the first.
 BESIDE = frozenset({"shared"})
 _SPACE = 48 * 2**20
 _MORE_SPACE = {"required": 192 * 2**20}

@@ -25,7 +25,7 @@ _HINTS: Final[Mapping[str, list[Document]]] = {
         {"class": "sfio:StorageBandwidth", "storageBW": "required", "within": 2, "storage": "disk"},
     ],
 }
-#: Those without hints: what they stream was proven in the run before.
+#: Runs without hints: what they stream was proven in the run before.
 LEARNING: Final = frozenset[Kind]({"unhinted"})
 #: The storage that the hints of `storage` and `required` name: of the former two jobs do not fit at once.
 STORAGES: Final[list[Document]] = [{"name": "disk", "path": "/", "scope": "shared", "write": 100, "read": 100}]

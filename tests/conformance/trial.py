@@ -97,7 +97,7 @@ def _run(place: Path, case: Case, hints: Document | None = None, more: Document 
         file = place / "annotations.json"
         file.write_text(json.dumps(hints))
         options["annotations"] = str(file)
-    # Its images would have to be fetched; its commands are there without them.
+    # Images would have to be fetched; the commands of the suite are there without images.
     workflows = streamflow_file(case.tool, case.job, workflow=NO_CONTAINERS)["workflows"]
     try:
         run = Bench(place).run({}, io=hints is not None, config=options, seconds=SECONDS, workflows=workflows)

@@ -117,6 +117,6 @@ def test_doctor_looks_at_pods_that_streamflow_makes(pods: Pods) -> None:
     found = doctor(pods, "--image", BUSYBOX)
     between = found.pop("byte streams between two")
     assert {name: finding for name, finding in found.items() if finding["works"] is not True} == {}
-    # They have no NetworkAccess.
+    # The containers have no NetworkAccess.
     assert between["works"] is None
     assert between["detail"].startswith(f"a container of {BUSYBOX} cannot reach a container of {BUSYBOX} at ")

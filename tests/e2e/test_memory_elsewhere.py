@@ -226,7 +226,7 @@ def kill(place: Site, document: Document, killed: str, flag: Path) -> None:
         if killed != "driver":
             kill_runtimes(place)
         if killed != "runtime":
-            # It may have ended with the first runtime.
+            # The driver may have ended with the first runtime.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(driver.pid, signal.SIGKILL)
     except BaseException:

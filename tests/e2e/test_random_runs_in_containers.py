@@ -14,7 +14,7 @@ from tests.random_workflows.generate import generate
 
 SEED = 1
 STEPS = 3
-#: Those that plain StreamFlow can run, each other containers: all inherited; of a deployment, and of another user.
+#: Workflows that plain StreamFlow can run, each other containers: all inherited; of a deployment, and of another user.
 NUMBERS = (pytest.param(0, marks=pytest.mark.long), 1)
 
 

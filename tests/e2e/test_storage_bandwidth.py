@@ -130,7 +130,7 @@ def check_required(site: Site, within: int) -> None:
     # Of the time StreamFlow needs some for itself.
     assert request["rule"] == "within"
     assert 1.1 * COPIED / within <= request["limit"] <= 2.5 * COPIED / within
-    # It is paused, is done in time, and not much sooner.
+    # The job is paused, is done in time, and not much sooner.
     [usage] = [record["usage"] for record in site.records("ended") if record["step"] == "/copy"]
     assert usage["pauses"] > 0, (usage, request, site.records("rate"))
     assert usage["pausedSeconds"] > 1

@@ -106,7 +106,7 @@ def test_the_queue_is_what_jobs_wait_for(slurm: Site) -> None:
 
     wait_until(queued, "a job in the queue", 60)
     following.close()
-    # It waits for more than the time that a queue manager takes in any case.
+    # The job waits for more than the time that a queue manager takes in any case.
     time.sleep(1)
     slurm.control("scancel", slurm.queue()[0])
     run = slurm.finish(process, path, 200)

@@ -173,7 +173,7 @@ def test_strict_declarations_fail_the_run(bench: Bench) -> None:
     assert known(bench) == []
 
 
-#: It writes the size that the system tells, as `zstd` does.
+#: A program that writes the size that the system tells, as `zstd` does.
 WRITES_THE_SIZE = "import os; print(os.fstat(f.fileno()).st_size, len(f.read()))"
 WAITS = {"rehearse": "wait"}
 

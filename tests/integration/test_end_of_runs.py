@@ -76,7 +76,7 @@ def test_a_reader_that_sleeps_between_lines_does_not_wait_for_them(bench: Bench)
     run = bench.run(workflow({}, steps, {"b": "b/out"}))
     assert run.ok, run.errors
     took, otherwise = (float(re.findall(words, run.log)[0]) for words in (TOOK, OTHERWISE))
-    # It sleeps for 2 s, and waits for 1 s: that it waits was to be seen each time by a look at its processes.
+    # The reader sleeps for 2 s, and waits for 1 s. Each look at its processes has shown the wait.
     assert otherwise - took > 1, run.log
     (streamed,) = [record for record in bench.telemetry() if record["event"] == "streamed"]
     assert streamed["waited"] < 0.75 * (streamed["last"] - streamed["first"]), streamed

@@ -15,7 +15,7 @@ from tests.integration.test_rehearsals import ALIGNED, consumers, python, reader
 pytestmark = pytest.mark.usefixtures("own_data")
 
 
-#: They do with the first bytes the same, with a stream and with a file.
+#: Readers that do the same with the first bytes of a stream and of a file.
 SAME = {
     "cat": reader('cat "$text" > out'),
     "count": reader("wc -l > out", stdin="$(inputs.text.path)"),
@@ -23,7 +23,7 @@ SAME = {
 }
 _LOOKS = "import os, sys; f = os.open(sys.argv[1], 0)\ntry: end = os.lseek(f, {}, 2)\nexcept OSError: end = 0\n"
 _COUNTS = "n = 0\nwhile d := os.read(f, 1 << 16): n += len(d)\n"
-#: They look at the beginning of a file before they read it, and do without where there are no places.
+#: Readers that look at the beginning of a file before they read it, and do without where there are no places.
 LOOKING = {
     "first": python(
         "import os, sys; f = os.open(sys.argv[1], 0)\ntry: os.pread(f, 9, 0)\nexcept OSError: pass\n"
@@ -47,7 +47,7 @@ OTHER: dict[str, tuple[Document, str | None]] = {
         python(_LOOKS.format(0) + "if end: os.lseek(f, 0, 0)\n" + _COUNTS + "print(n, end > 100_000)"),
         None,
     ),
-    # It does without the end of a pipe, and the first bytes have another one.
+    # The tool does without the end of a pipe, and an excerpt has another end.
     "last": (
         python(_LOOKS.format(-1) + "if end: os.read(f, 1); os.lseek(f, 0, 0)\n" + _COUNTS + "print(n)"),
         "pipe",

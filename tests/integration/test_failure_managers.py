@@ -111,7 +111,7 @@ def test_readers_restart_also_when_the_events_of_a_lost_job_cannot_be_completed(
     wait_for_note(path, " read\n")
     (events,) = path.parent.glob("tmp/streamflow-io-*/jobs/*-a-0/events.jsonl")
     (pid,) = [int(line.split()[1].rstrip(":")) for line in bench.leftovers() if "-a-0 --" in line]
-    # It would end its job when it finds that its events are not what it wrote.
+    # The runtime would end its job when the events are not those that were written.
     os.kill(pid, signal.SIGSTOP)
     events.unlink()
     events.mkdir()

@@ -170,7 +170,7 @@ async def test_a_neighbour_where_no_core_is_free(tmp_path: Path) -> None:
     assert await cluster.start("/a/0") == "n1"
     assert await cluster.start("/b/0", "/a/0") == "n1"
     assert await cluster.start("/c/0", "/b/0") == "n2"
-    # They are given back.
+    # The cores of `/b` are given back.
     await cluster.end("/b/0")
     assert await cluster.start("/c/1", "/a/0") == "n1"
     for name in ("/a/0", "/c/0", "/c/1"):

@@ -271,7 +271,7 @@ def test_a_limit_is_learned_and_remembered(bench: Bench) -> None:
         (bandwidth(200), [storage()], "200 is above the write bandwidth of storage 'disk'"),
         (bandwidth(20), [storage(0)], "write"),
         (bandwidth(20), [storage(), storage(name="other")], "have one path"),
-        # It is above what the storage with the output directory has, though another one has more.
+        # More than the storage with the output directory has, though another storage has more.
         (bandwidth(150), [storage(), {"name": "fast", "path": "/nowhere", "write": 500}], "at most 100 MB/s"),
     ],
 )

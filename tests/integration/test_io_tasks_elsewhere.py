@@ -135,7 +135,7 @@ async def test_a_task_that_is_granted_a_host_of_an_allocation_after_which_anothe
     assert [await start(cluster, 0), await start(cluster, 1)] == ["n", "h"]
     waiting = submit(cluster, 2)
     await until(cluster, waits=True)
-    # Its grant comes in the moment in which the node is lost.
+    # The grant of the job comes in the moment in which the node is lost.
     nodes.names = []
     await cluster.scheduler.notify_status(f"{STEP}/0.0", Status.FAILED)
     await until(cluster, waits=False)

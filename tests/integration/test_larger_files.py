@@ -67,7 +67,7 @@ def test_a_small_sample_proves_nothing_of_larger_files(
     bench: Bench, program: str, after: int, small: int, large: int
 ) -> None:
     bench.program = program
-    # It reads a pipe up to a buffer, and gives up beyond that.
+    # `split -n` reads a pipe up to a buffer, and gives up beyond that.
     split = reader('split -n 3 "$text" part; cat part* > out')
     made = document({"cat": reader('cat "$text" > out'), "split": split, "ask": asking(after)})
     expected = {count: plain_checksums(bench, made, count) for count in (small, large)}

@@ -95,7 +95,7 @@ def test_jobs_with_other_options_hold_nothing_before_their_files_are_complete(be
     document = scatters(writer(bench), second, label="numbers")
     ours = run_both(bench, document)
     assert streamed(ours, 4) == 0
-    # Those that come to run are submitted only then.
+    # The jobs that `when` lets run are submitted only then.
     at = {(record["event"], record["job"]): record["time"] for record in bench.telemetry() if "job" in record}
     for number in range(4):
         assert at["submitted", f"/b/0.{number}"] >= at["ended", f"/a/0.{number}"]

@@ -76,7 +76,7 @@ async def test_a_core_that_is_idle_is_lent_and_taken_back(tmp_path: Path) -> Non
     assert not borrower.done()
     cluster.say("/a/0.0", 0)
     assert await asyncio.wait_for(borrower, 10) == "n1"
-    # It is told all its cores, and StreamFlow's accounts have no more than there is.
+    # The job is told all its cores, and StreamFlow's accounts have no more than there is.
     assert (cluster.scheduler.get_hardware("/c/0.2").cores, cluster.cores) == (1, 2)
     # A core that it needs again goes to its borrower before it goes to another one.
     cluster.say("/a/0.0", 1)

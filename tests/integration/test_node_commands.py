@@ -54,7 +54,7 @@ def run(node: ConversingNode, name: str, script: str) -> tuple[str, int]:
         ("exec 1>&- 2>&-; sleep 0.3; exit 4", "", 4),
         ("nonexistent-program", None, 127),
         ("readlink /proc/self/fd/0", "/dev/null\n", 0),
-        # It leads a session, so that only its own processes hear what it sends to its group.
+        # The command leads a session, so that only its own processes get a signal to its group.
         ("trap 'exit 5' TERM; kill 0; sleep 0.5", "", 5),
         # Signals that `serve` ignores are none of its business.
         ("kill -INT $$; sleep 5", "", 130),

@@ -265,7 +265,7 @@ def test_a_job_that_stands_still_commits_nothing(runtime: Node, out: Path, how: 
     assert job.wait() == 1
     assert job.committed() == []
     if how != "stopped":
-        # Its processes leave it when they have been waited for.
+        # A process leaves a cgroup when the process has been waited for.
         subprocess.run([*wrapper, "rmdir", (out / "a.frozen").read_text()], check=True)
 
 

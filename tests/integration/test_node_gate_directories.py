@@ -65,7 +65,7 @@ PROGRAMS = {
     "copytree": _PYTHON + shlex.quote(COPYTREE),
 }
 
-#: Those that look at each entry, or copy it, in each of the ways that there are.
+#: Programs that look at each entry, or copy it, in each of the ways that there are.
 ONE_BY_ONE = ("tar", "cp -a", "find -printf", "ls -lR", "stat", "os.stat", "scandir", "copytree")
 
 

@@ -223,7 +223,7 @@ def test_the_protocol(nodes: Pair) -> None:
         peer.greet()
         peer.ask(nodes.path())
         assert peer.collect() == (data, COMMITTED, struct.pack(">Q", len(data)))
-    # It was sent, and may be sent again from any place.
+    # The file was sent as a whole, and may be sent again from any place.
     with Peer(nodes.one.address) as peer:
         peer.greet()
         peer.ask(nodes.path(), stream="2")
@@ -413,7 +413,7 @@ class Flood:
 
     def _connect(self) -> socket.socket:
         peer = socket.create_connection(self._address, TIMEOUT, (self._origin, 0))
-        # It leaves without a word: no port is kept from others.
+        # The peer leaves without a word: no port is kept from others.
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         with suppress(OSError):
             peer.sendall(self._words)

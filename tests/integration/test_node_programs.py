@@ -154,5 +154,5 @@ def test_a_loader_without_an_end_is_not_waited_for(answer: str, tmp_path: Path) 
     assert len(loads(made(tmp_path / "program", program_with(loader)), path=path)) == 1
     assert time.monotonic() - began < 40
     own_path = re.compile(re.escape(os.fsencode(f"PATH={path}")))
-    # Their end follows the kill at once, but not before it returns.
+    # The processes end soon after the kill, but not before the kill returns.
     wait_for(lambda: not find_processes("environ", own_path), "the end of all that the loader has started")

@@ -246,7 +246,7 @@ def test_a_machine_of_its_own(shared: RemoteNode) -> None:
     time.sleep(0.5)
     assert [event["event"] for event in lost.served()] == ["started"]
     assert shared.server.poll() is None
-    # It spares `serve` the time to wait for it.
+    # An exit event spares `serve` the wait for one.
     with (lost.directory / "events.jsonl").open("a") as events:
         events.write('{"event":"exit"}\n')
 

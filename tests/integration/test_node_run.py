@@ -187,7 +187,7 @@ def test_kill(shared: RemoteNode, killed: Sequence[str], stream: bool) -> None:
     if "run" in killed:
         # No process is left that could say it.
         assert not job.named("exit")
-        # It spares `serve` the time to wait for it.
+        # An exit event spares `serve` the wait for one.
         with (job.directory / "events.jsonl").open("a") as events:
             events.write('{"event":"exit"}\n')
     else:

@@ -440,7 +440,7 @@ SLURM = {"SLURM_JOB_ID": "7", "SLURM_JOB_CPUS_PER_NODE": "2(x3),4"}
 def test_the_locations_that_are_known(
     deployment: Document, environment: dict[str, str], count: int | None, cores: int | None, said: str | None
 ) -> None:
-    with quiet_streamflow():  # It loads the plugins of StreamFlow.
+    with quiet_streamflow():  # The look loads the plugins of StreamFlow.
         known = known_locations({"nodes": deployment}, environment).get("nodes")
     if said is None:
         assert known is None

@@ -51,7 +51,7 @@ def python(script: str) -> Document:
     return reader(f"{sys.executable} -ISc '{script}' \"$text\" > out")
 
 
-#: It does something of its own with a short file, as `wc`, which aligns its numbers so.
+#: A program that does something of its own with a short file, as `wc`, which aligns its numbers so.
 ALIGNED = python(
     "import os, sys; f = open(sys.argv[1]); n = len(f.read())\nprint(n, 0 < os.fstat(f.fileno()).st_size < 9999)"
 )
@@ -107,7 +107,7 @@ def test_what_streams_is_proven_and_leaves_no_trace(bench: Bench) -> None:
         "find": reader('grep 7 "$text" > out'),
         "named": reader('{ pwd; echo "$text" "$TMPDIR"; wc -l < "$text"; } > out'),
         "first": reader('head -n 3 "$text" > out'),
-        # It seeks if it can, and does without.
+        # The tool seeks if it can, and does without.
         "probe": python(
             'import sys; f = open(sys.argv[1], "rb", 0)\n'
             "try: f.seek(0, 2); f.seek(0)\n"
@@ -160,7 +160,7 @@ def test_what_does_not_stream_is_refused_with_its_reason(bench: Bench) -> None:
         "random": python("import random, sys; open(sys.argv[1]).read(); print(random.random())"),
         "seek": python('import sys; f = open(sys.argv[1], "rb"); print(f.seek(0, 2))'),
         "path": python("import os, sys; print(os.path.getsize(sys.argv[1]))"),
-        # It seeks if it can, and otherwise takes a long pause for the end.
+        # The tool seeks if it can, and otherwise takes a long pause for the end.
         "polls": python(
             'import select, sys; f = open(sys.argv[1], "rb", 0); n = 0\n'
             "try: f.seek(0, 2); f.seek(0)\n"

@@ -61,7 +61,7 @@ def files_below(path: Path) -> dict[int, int]:
     """The processes that hold a file below a directory open, with a name or without; and the size of the file."""
     found = {}
     for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # It may have ended meanwhile.
+        with suppress(OSError):  # The process may have ended meanwhile.
             for file in (process / "fd").iterdir():
                 if os.readlink(file).startswith(f"{path}/"):
                     found[int(process.name)] = file.stat().st_size

@@ -79,7 +79,7 @@ def test_a_stream_that_stands_is_seen_and_the_end(bench: Bench) -> None:
     view = looked(following)
     assert [(step.name, step.running) for step in view.steps] == [("/a", 1), ("/b", 1)]
     go.touch()
-    # It ends with the run, without a terminal.
+    # `watch` ends with the run, without a terminal.
     done = watch(bench, "last")
     run = bench.finish(process, path)
     assert run.ok, run.errors

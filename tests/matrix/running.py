@@ -139,7 +139,7 @@ class _Start:
 
     def give(self) -> None:
         if self._kept is not None:
-            # Those that come later find an empty file.
+            # Consumers that come later find an empty file.
             empty = self._path.with_name(f"{self._path.name}.empty")
             empty.touch()
             empty.replace(self._path)

@@ -547,7 +547,7 @@ def _produce(draft: _Draft, step: Step, value: _Value) -> None:
 def _results(draft: _Draft) -> tuple[Link, ...]:
     """All that nothing reads, and some of the rest; two lists become one now and then."""
     used = {source for step in draft.steps for _, link in step.links for source in link.sources}
-    # These would have to be written.
+    # Parts of a split would have to be written.
     parts = {step.source_of(output.port) for step in draft.steps for output in step.outputs if output.writer == LINES}
     values = [s for s in draft.types if s not in used or (draft.chance(0.3) and s not in parts)]
     links = []

@@ -52,21 +52,21 @@ class Reader:
 
 #: What it makes depends on how large the file is that it has open, as with `wc`: that is seen only where it is tried.
 SIZED: Final = "sized"
-#: It refuses a pipe. It is drawn only with a wrong declaration.
+#: A tool that refuses a pipe. Drawn only with a wrong declaration.
 REFUSES: Final = "refuses"
-#: It reads a list of files, each once. It is drawn only in place of another reader of lists.
+#: A tool that reads a list of files, each once. Drawn only in place of another reader of lists.
 JOINED: Final = "joined"
-#: It reads two files, each once. What it makes differs only if both are streams, as with `cmp -l`.
+#: A tool that reads two files, each once. Its output differs only if both are streams, as with `cmp -l`.
 COMPARES: Final = "compares"
-#: It reads two files, a line of each in turn.
+#: A tool that reads two files, a line of each in turn.
 ALTERNATES: Final = "alternates"
-#: It reads all of its input, and then fails if that is small.
+#: A tool that reads all of its input, and then fails if that is small.
 DEMANDS: Final = "demands"
 #: These are drawn in place of others that read a file.
 MIXED_READERS: Final = ("edits", ALTERNATES, DEMANDS, "with index", "stdin or none")
-#: It reads a pipe up to a buffer, and does something else beyond that.
+#: A tool that reads a pipe up to a buffer, and does something else beyond that.
 BUFFERED: Final = "buffered"
-#: It asks for the size of its input, in an environment variable, and where the step has a condition.
+#: A tool that asks for the size of its input, in an environment variable, and where the step has a condition.
 ASKED: Final = "asked"
 #: The step has a condition on the size of its input.
 LARGE: Final = "large"
@@ -227,7 +227,7 @@ LINES: Final = "lines"
 EVERY: Final[Rule] = {"of": "i", "records": "lines", "every": 12}
 #: These are drawn in place of others that write a file.
 MIXED_WRITERS: Final = ("edited", "sorted", "goes on", "index first")
-#: Those that give it what they read, and nothing else.
+#: Writers that pass on what they read, and nothing else.
 WHOLE: Final = ("cat", "stdin", "late", "slow")
 
 

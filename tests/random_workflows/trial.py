@@ -22,7 +22,7 @@ from .windows import SMALL_BLOCKS
 Outcome = Literal["same", "both fail", "unstable", "differs", "fails", "succeeds", "hangs", "leaves"]
 #: Files that are larger by these factors follow a proof with small ones: across the buffers of pipes, and of programs.
 LARGER: Final = (8, 40)
-#: Those that say nothing against us. `unstable`: plain StreamFlow itself gives one result now and another one then.
+#: Outcomes that are no fault of the plugin. `unstable`: plain StreamFlow itself gives different results.
 HARMLESS: Final = ("same", "both fail", "unstable")
 #: A run of a few seconds that takes longer hangs.
 SECONDS: Final = 60.0

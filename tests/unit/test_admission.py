@@ -176,7 +176,7 @@ def test_a_job_that_needs_two_resources_is_not_starved_by_those_that_need_one() 
     start_compute(driver, compute)
     assert driver.submit(step("both", 60, NFS)) == []
     driver.submit(step("move"))
-    # It lacks bandwidth, not the executor.
+    # `/both` lacks bandwidth, not the executor.
     assert names(driver.end("/move/1")) == ["/move/2"]
     # Now it lacks the executor: it must not lose the bandwidth again.
     driver.submit(compute)
@@ -232,7 +232,7 @@ def test_two_storages_on_the_same_locations_are_not_mixed_up() -> None:
     assert not driver.admission.could_start("/compute/2", "n1", slow)
     with pytest.raises(ValueError, match="/compute/2 does not fit on n1"):
         driver.admission.start("/compute/2", ["n1"], 0.0, slow)
-    # It waits for the slow one, and keeps nothing of the fast one from others.
+    # `/compute/2` waits for the slow one, and keeps nothing of the fast one from others.
     assert driver.admission.could_start("/compute/3", "n1", fast)
     assert driver.admission.could_start("/compute/2", "n1", fast)
     assert driver.admission.start("/compute/2", ["n1"], 0.0, fast).placement == fast

@@ -136,7 +136,7 @@ def test_an_epoch_has_the_storage_for_itself_and_keeps_it() -> None:
     driver.give(100, 60)
     assert driver.leases.used(NFS) == {"write": 100 * MB, "read": 60 * MB}
     driver.end("/learn/2", "/learn/3")
-    # It is over: the next one asks again, after those of other runs that have waited.
+    # The learning is over: the next job asks again, after the jobs of other runs that have waited.
     assert driver.leases.used(NFS) == {"write": 0, "read": 0}
     assert driver.give(0) == []
     assert driver.needs == [Need("/learn", {"write": 100 * MB, "read": 60 * MB}, 0)]

@@ -63,7 +63,7 @@ def test_a_job_that_reads_of_several_requests_needs_all_from_when_the_last_was_r
     windows.needed(["one", "two"], NEVER, 9.0)
     one, two = windows.close(99.0)
     assert (one.required, one.rule) == (6.0, "need")
-    # It was waited for as soon as it was ready.
+    # A job has waited for the second output as soon as that was ready.
     assert (two.required, two.rule) == (6.0, "exposed")
 
 

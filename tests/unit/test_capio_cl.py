@@ -84,7 +84,7 @@ def as_read_officially(engine: py_capio_cl.Engine, file: CoordinatedFile) -> tup
         engine.getDirectoryFileCount(path) if file.n_files is not None else None,  # else it counts what it has seen
         engine.isPermanent(path),
         engine.isExcluded(path),
-        # It takes files for directories, too: docs/coordination.md.
+        # py-capio-cl takes files for directories, too: docs/coordination.md.
         engine.isDirectory(path) or not file.is_directory,
     )
 

@@ -138,7 +138,7 @@ def test_nothing_else_that_a_stream_changes_passes(
     changed = streamed[:place] + data.draw(st.characters()) + streamed[place + 1 :]
     assume(changed != streamed)
     if only(plain, changed, again):
-        # It is another moment of the same run, or finer than that.
+        # The digits differ by another moment of the same run, or by a finer one.
         assert len(changed) == len(streamed)
         assert changed[place].isdigit()
         assert again[place : place + 1].isdigit()

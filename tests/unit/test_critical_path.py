@@ -176,7 +176,7 @@ def test_a_job_that_failed_with_a_byte_stream_is_told_with_it() -> None:
         return advice(found, critical_path(found), [])[0].why
 
     assert "; it read /a/out as a byte stream: if its command seeks, or reads twice, remove `streamable`" in why(1)
-    # It has read the file.
+    # The fourth reader has read the file.
     assert "byte stream" not in why(3)
 
 

@@ -274,7 +274,7 @@ def words(text: str) -> list[str]:
             "lift =b =a # end:a,b",
             "?b commit[0]:b settle:b ?a commit[1]:a settle:a ?* commit:(a,b) order:1,0",
         ),
-        # Its number is known at the end only.
+        # The number of files is known at the end only.
         (
             output(FILES, COMMIT, rule="on_n_files"),
             "lift =a =b # end:a,b",
@@ -597,7 +597,7 @@ def indexed(path: str, *beside: str) -> Item:
 @pytest.mark.parametrize(
     ("early", "final", "expected"),
     [
-        (file("a"), file("a", format="f"), None),  # It was not told
+        (file("a"), file("a", format="f"), None),  # The format was not told
         (file("a", format="e"), file("a", format="f"), "a was delivered early with the format e, but has the format f"),
         (file("a"), file("a", basename="b"), "a was delivered early with the basename a, but has the basename b"),
         (file("a"), Item("/in/a", file("a").value), "a was delivered early, but the output is /in/a at the end"),

@@ -93,7 +93,7 @@ def otherwise(*records: Record | Iterable[Record], **fields: Any) -> Otherwise:
 
 
 def test_a_stream_has_saved_what_its_reader_did_meanwhile() -> None:
-    # It has read for 8 s, and waited for bytes in 2 of them; /c comes a second later, as it did.
+    # The reader has read for 8 s, and waited for bytes in 2 of them; /c comes a second later, as before.
     run = (
         edge("/a/out", "/b/in"),
         job("/a/0", 0, 0, 7),

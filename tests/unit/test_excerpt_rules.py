@@ -63,7 +63,7 @@ def test_who_makes_the_same_of_a_stream_is_proven(streamed: Ran) -> None:
     "streamed",
     [
         Ran(False, GIVEN_UP, held_at=0, call="lseek"),
-        ran(held_at=0, call="lseek", read=(0,)),  # It has ended before it could be given up.
+        ran(held_at=0, call="lseek", read=(0,)),  # The program has ended before it could be given up.
         ran(ended="unstreamable", succeeded=False),
     ],
 )
@@ -95,7 +95,7 @@ def test_a_pipe_that_is_not_as_good_shows_nothing(piped: Ran) -> None:
     "as_file",
     [
         ran(succeeded=False),  # As of a file in a format that has an end.
-        ran(asked=True),  # It has asked for the size.
+        ran(asked=True),  # The program has asked for the size.
         ran(difference="out.txt"),  # The reader makes nothing of the cut.
         ran(is_from_outside=True, succeeded=False),
     ],
@@ -111,7 +111,7 @@ def test_who_does_something_else_with_the_first_bytes_shows_nothing(as_file: Ran
         ran(succeeded=False),
         ran(asked=True),
         Ran(False, GIVEN_UP, held_at=0, call="newfstatat", asked=True),
-        ran(read=(EXCERPT - 1,)),  # It has stopped early.
+        ran(read=(EXCERPT - 1,)),  # The program has stopped early.
         ran(read=(EXCERPT,), held_at=EXCERPT - 1, call="lseek"),
         # With all of the file it would take 6.4 s more.
         ran(cpu=1.25),

@@ -29,7 +29,7 @@ EXTENTS = st.lists(st.builds(lambda one, other: Extent(min(one, other), max(one,
         ([(5, 9)], [9], True),
         ([(ENOUGH - 1, ENOUGH - 1)], [ENOUGH], False),
         ([(ENOUGH, ENOUGH)], [2**50], True),
-        # It has read little of a large file.
+        # The tool has read little of a large file.
         ([(5, ENOUGH)], [2**50], True),
         ([(9, 9), (5, 5)], [9, 5], True),
         ([(9, 9), (5, 5)], [5, 9], False),

@@ -169,7 +169,7 @@ def test_a_full_epoch_is_exclusive_and_takes_no_more_than_fit() -> None:
     assert bench.start() == 7
     bench.submit(6)
     assert bench.learner.is_exclusive
-    # Those that run started one by one, when fewer ran than fit: they end first, and do not count.
+    # Running jobs started one by one, when fewer ran than fit. Such jobs end first, and do not count.
     for name, _ in bench.running:
         assert not may_start(bench.learner)
         bench.learner.ended(name, Observation(1.0), 0.0)

@@ -136,7 +136,7 @@ async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
 async def test_the_time_of_a_reader_is_that_in_io(driver: Driver, token: Token) -> None:
     reader = job(0, part=Token(1), file=token)
     assert await driver.observe(reader, exited(IO)) == Observation(IO, WRITTEN)
-    # It may have waited for nothing but its producer.
+    # The reader may have waited for nothing but its producer.
     assert await driver.observe(reader, exited(0.0)) == Observation(0.0, WRITTEN)
 
 

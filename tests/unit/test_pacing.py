@@ -206,7 +206,7 @@ def test_what_has_exited_takes_nothing_from_others_until_its_job_has_ended() -> 
     of.look(9.99)
     assert [job for job, _, _ in of.told[told:]] == ["1"]
     assert of.rate("1") == pytest.approx(100)
-    # It is tried again: it is late.
+    # The first job is tried again, and is late.
     of.open["0"].repeated()
     of.look(9.991)
     assert of.told[told + 1 :] == [("0", None, "late"), ("1", 1.0, "share")]

@@ -43,7 +43,7 @@ def chosen(
         ({"n1": 1, "n2": 1, "n3": 1}, ["n1", "n3", "n3"], ["n3"]),
         ({"n1": 1, "n2": 1, "n3": 1}, ["n2", "n1"], ["n2"]),
         ({"n1": 1, "n2": 1, "n3": 0}, ["n3", "n3", "n2"], ["n2"]),
-        # It does not fit there, for want of memory, or is bound elsewhere.
+        # The step does not fit there, as memory is short or the step is bound elsewhere.
         ({"n1": 1, "n2": 0}, ["n5"], ["n1"]),
         ({"n1": 0, "n2": 0}, ["n5"], ["n1", "n2"]),
     ],
@@ -62,7 +62,7 @@ def test_a_member_does_not_go_where_it_cannot_read() -> None:
     assert chosen(free, "n1", apart={("n2", "n1")}) == ["n3"]
     assert chosen(free, "n1", apart={("n1", "n2"), ("n2", "n3")}) == ["n2", "n3"]
     assert chosen(free, "n1", apart={("n2", "n1"), ("n3", "n1")}) == ["n1"]
-    # It has to: it holds cores, and there are none at its producer.
+    # The step has to be apart: it holds cores, and none are free at its producer.
     assert chosen(free, "n1", apart={("n2", "n1"), ("n3", "n1")}, fitting="n2 n3") == ["n2", "n3"]
     # Not from both of its producers.
     assert chosen({"n1": 0, "n2": 0, "n3": 1}, "n1", "n2", apart={("n3", "n2")}) == ["n1"]

@@ -100,7 +100,7 @@ async def test_a_slow_reader_gets_all_that_a_process_has_printed(monkeypatch: py
         assert process.stdout is not None
         process.stdin.write(b"\n")
         await asyncio.wait_for(process.wait(), 30)
-        # Its pipes are looked at several times.
+        # The pipes of the process are looked at several times.
         await asyncio.sleep(0.05)
         assert len(await asyncio.wait_for(process.stdout.read(), 30)) == 200 + 65536
 

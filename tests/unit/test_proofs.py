@@ -181,7 +181,7 @@ def test_two_inputs_stream_at_once_only_with_files_as_large_as_in_one_trial(
     ("beside", "expected"),
     [
         (TriedBeside("b", "net", (7,), (8,)), {"a": ((7, 7),), "b": ((8, 8),)}),
-        (TriedBeside("b", "pipe", (7,), (8,)), {"a": ((9, 9),)}),  # It is read in another way by now.
+        (TriedBeside("b", "pipe", (7,), (8,)), {"a": ((9, 9),)}),  # This input is read in another way by now.
         (TriedBeside("b", "net", (0,), (8,)), {"a": ((9, 9),)}),
         (TriedBeside("b", "net", (7,), ()), {"a": ((9, 9),)}),
         (TriedBeside("b", "net", (7, 6), (8,)), {"a": ((6, 6),), "b": ((8, 8),)}),

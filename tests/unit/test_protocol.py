@@ -88,7 +88,7 @@ async def test_a_job_of_which_something_is_not_understood_fails() -> None:
     runtime.start(job)
     runtime.receive(b'{"nothing": 1}')
     assert not job.exit.done()
-    # It is cancelled, and says why.
+    # The job is cancelled, and says why.
     runtime.tell(job, "changed", port="out", path=1, how="written")
     ended = await job.exit
     assert not ended.success

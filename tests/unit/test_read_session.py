@@ -91,7 +91,7 @@ async def test_parts_arrive(caplog: pytest.LogCaptureFixture) -> None:
         found.consume(part)
     await found.close()
     assert ends(records) == ["done"]
-    # It fits into the window: the session has ended before, and what is consumed is known all the same.
+    # The file fits into the window. The session has ended before, and still knows what is consumed.
     assert [record.held for record in records if isinstance(record, ConsumedRecord)] == [300, 200, 100, 0]
     assert reader.told[-1] == "end"
     assert not caplog.records

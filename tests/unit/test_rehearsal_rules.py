@@ -60,7 +60,7 @@ def found(*so_far: tuple[Manner, Ran], size: int = SIZE, cpu: float = 4.0) -> Fi
     "streamed",
     [
         ran(),
-        ran(read=(100,)),  # It has stopped reading early.
+        ran(read=(100,)),  # The program has stopped reading early.
         ran(held_at=SIZE, call="lseek"),  # At the end it asks where that is.
         ran(held_at=SIZE // 2 + 1, call="mmap", read=(SIZE // 2 + 1,)),
     ],

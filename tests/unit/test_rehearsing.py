@@ -445,7 +445,7 @@ async def test_of_a_job_that_fails_nothing_counts(stage: Stage, has_shown: bool)
     await stage.fails(job)
     assert stage.told == []
     assert stage.ended == ([] if has_shown else ["/a/text"])
-    # Its next attempt is another one.
+    # The next attempt of the job is another one.
     again = stage.begins("a")
     await stage.account(1)
     await stage.finds("/a/text", NET)
@@ -488,7 +488,7 @@ async def test_an_input_is_tried_together_with_those_that_are_proven(stage: Stag
 @pytest.mark.parametrize(
     ("has_ended", "seconds", "first"),
     [
-        (True, {"make": 14.0, "write": 15.0}, "more"),  # It is not known of each that writes `more`.
+        (True, {"make": 14.0, "write": 15.0}, "more"),  # Of one writer of `more`, the time is not known.
         (True, {"make": 14.0, "write": 1.0, "rewrite": 15.0}, "more"),
         (True, {"make": 15.0, "write": 1.0, "rewrite": 14.0}, "text"),
         (True, {"make": 1.0, "write": 1.0, "rewrite": 1.0}, "more"),  # Both gain little.

@@ -71,7 +71,7 @@ def test_limits_over_time() -> None:
     assert limits(limited_run(rate("/save/0.0.0", 8.5, 4))) == [(8.5, 4), (10, 0)]
     assert limits(limited_run(rate("/save/0.1.0", 15, 4))) == []
     assert limits(limited_run(rate("/save/0.5.0", 48, 4))) == []
-    # Those that are held to a number have it from start to end.
+    # Jobs that are held to a number have this limit from start to end.
     assert limits(limited_run(held=True))[:4] == [(8, 16), (10, 0), (16, 16), (24, 32)]
 
 

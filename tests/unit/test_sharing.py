@@ -202,7 +202,7 @@ def test_silence_is_on_the_clock_of_the_observer_while_it_runs() -> None:
     assert silence.look({"a": 1}, 1000) == {"a": 0}
     assert silence.look({"a": 1}, 1002) == {"a": 2}
     assert silence.look({"a": 2, "b": 1}, 1004) == {"a": 0, "b": 0}
-    # It was stopped itself: all that it hears is as old.
+    # This run was stopped itself: all news of others are as old.
     assert silence.look({"a": 2, "b": 1}, 1104) == {"a": 3, "b": 3}
     assert silence.look({"b": 2}, 1105) == {"b": 0}
     assert silence.look({"a": 2, "b": 2}, 1106) == {"a": 0, "b": 1}

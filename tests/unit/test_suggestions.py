@@ -193,7 +193,7 @@ def test_a_reader_that_works_before_it_reads_starts_with_its_producer() -> None:
         assert one_after_the_other(written, unfit)[0] == {}
     assert one_after_the_other(written, used, not_at_commit="/a/out has no glob")[0] == {}
     assert one_after_the_other(written, used, not_at_gate="/b runs elsewhere")[0] == {}
-    # It asks for the size of its input by path long before it opens it: there it would wait.
+    # The reader asks for the size of its input by path long before opening the file, and would wait there.
     asked = read("/b/0", reasons=["asked by path"], first=BEGIN + 13, touched=BEGIN + 10.1)
     assert one_after_the_other(written, asked)[0] == {}
 
@@ -243,7 +243,7 @@ def test_who_writes_only_when_all_is_read_gains_little_from_a_stream() -> None:
     def proposed(**fields: Any) -> tuple[dict[str, Proposal], dict[str, Refusal]]:
         return one_after_the_other(written, read("/b/0", **fields), standard_output=True)
 
-    # It sorts for two seconds, and reads for two before.
+    # The reader sorts for two seconds, and reads for two before.
     assert proposed(read=BEGIN + 12, whole=True)[0]["streamable"].saved == pytest.approx(2)
     proposals, refusals = proposed(read=BEGIN + 10.1, whole=True)
     assert proposals == {}

@@ -93,7 +93,7 @@ impl<'a> Run<'a> {
         let (signals, inherited) = signals::take().map_err(|error| format!("signals: {}", error.desc()))?;
         let local = Local::start(shared)?;
         mirror.follow(&local.job.join("events.jsonl"));
-        // It may have waited in a queue.
+        // The job may have waited in a queue.
         pass_limits_on(driver, &local);
         let mut exec = own_program();
         exec.args(["exec", "--grace", GRACE, "--job"]).arg(&local.job).arg("--").args(command);
@@ -155,7 +155,7 @@ impl<'a> Run<'a> {
                 Signal::SIGCHLD | DRIVER_NOTICE => {}
                 // The terminal has sent it to our whole process group.
                 _ if info.ssi_code == SI_KERNEL => {}
-                // It would end an `exec` that has not come to take it.
+                // A signal would end an `exec` that does not handle signals yet.
                 _ if CANCELLING.contains(&signal) && !self.mirror.has_started() => self.cancel(),
                 _ => self.early.push(signal),
             }

@@ -99,7 +99,7 @@ fn serve(options: &Options, signals: &SignalFd, inherited: Inherited) -> io::Res
     let mut jobs = Jobs::new(&directory, options.readable, lifeline, Output::new())?;
     let mut hand_out = options.hand_out.clone();
     if !hand_out.is_empty() {
-        // It need not be there yet.
+        // The directory need not be there yet.
         hand_out.push(memory_directory::of_run(&directory));
     }
     let listening = options.listen.as_deref().map(|address| link::listen(address, &directory, options.tls, hand_out));

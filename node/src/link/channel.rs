@@ -26,7 +26,7 @@ impl Channel {
     /// # Arguments
     /// * `tls` - whether what follows is said inside TLS; else it is plain
     pub fn new(socket: TcpStream, mut connection: Connection, tls: bool, limit: Duration) -> Result<Self, LinkError> {
-        // It never holds more than what is pushed when it is empty.
+        // The buffer never holds more than what is pushed when the buffer is empty.
         connection.set_buffer_limit(None);
         let mut records = Records { transport: Timed::new(&socket, limit), left: 0 };
         while connection.is_handshaking() || connection.wants_write() {

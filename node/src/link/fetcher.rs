@@ -272,7 +272,7 @@ impl Fetcher {
         if has_space(&self.sink) {
             return Ok(());
         }
-        // It is the command that has to go on.
+        // The command has to go on, not the fetcher.
         self.progress = true;
         loop {
             // A connection that was reset reports that also to a side that does not read.

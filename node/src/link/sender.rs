@@ -59,7 +59,7 @@ pub fn serve(shared: &Shared, channel: Channel, request: Request) {
     });
     let mut sender = Sender { outlet, waker: shared.notifier.as_ref().and_then(|notifier| notifier.waker().ok()) };
     let done = if !source.resume(request.offset) {
-        // It was abandoned, and what was sent of it can no longer be compared with the file.
+        // The stream was abandoned: what was sent can no longer be compared with the file.
         sender.conclude(Kind::Failed, &encode_failure(&Failure::Producer("the stream was abandoned".into())))
     } else if request.part {
         sender.tell_part(&mut source)

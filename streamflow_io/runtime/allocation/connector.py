@@ -656,7 +656,7 @@ def unpacking(source: str, target: str) -> str:
     """
     to, part = shlex.quote(target), shlex.quote(f"{target}.{os.urandom(4).hex()}.part")
     name = shlex.quote(posixpath.basename(source))
-    # It appears as a whole.
+    # The target appears as a whole.
     return (
         f"if test -d {to}; then tar xpf - -C {to} || exit {NOT_WRITTEN}; exit; fi; "
         f"trap 'rm -rf '{shlex.quote(part)} EXIT; "

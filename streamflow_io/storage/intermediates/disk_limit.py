@@ -109,7 +109,7 @@ class DiskLimit(SpaceWatcher):
         self._space = SpaceGraph(routes, gangs, sizes, read_once)
         self._wake = wake
         self._placed = placed
-        # Those of workflows that have run before, in the same context, maybe of the same names.
+        # The jobs of workflows that have run before in the same context, maybe with the same names.
         self._earlier = dict(placed)
         # By node. Nodes that share a work directory have one ledger.
         self._ledgers: dict[str, DiskLedger[JobState | str]] = {}

@@ -67,7 +67,7 @@ impl Local {
         if descriptors[0].any() != Some(true) {
             return Err(format!("{} does not start within {} s", serve(), START.as_secs()));
         }
-        // It has said why, on the standard error that is ours, too.
+        // `serve` has said why, on the standard error of both processes.
         self.take_news().then_some(()).ok_or_else(|| format!("{} does not start", self.directory.display()))
     }
 

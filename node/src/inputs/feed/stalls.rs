@@ -98,7 +98,7 @@ impl Stalls {
         let open = std::mem::take(&mut drought.open);
         self.reader += match (drought.doing, doing) {
             (_, Doing::Works) => Duration::ZERO,
-            // It has begun to wait in between.
+            // The reader has begun to wait in between.
             (Some(Doing::Works), _) => open / 2,
             _ => open,
         };
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(bench.due(), Some(1000));
         bench.pass(100, StreamWait::Producer);
         bench.stalls.fed(true, bench.now);
-        // It was last seen at work: it waits for a half, as far as is known.
+        // The reader was last seen at work: half of the time counts as waiting.
         assert_eq!(bench.waited(), 50);
         bench.pass(10, StreamWait::Producer);
         assert_eq!(bench.due(), Some(890));

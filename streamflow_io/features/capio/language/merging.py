@@ -116,7 +116,7 @@ def _groups(output: Output, claims: Sequence[Claim]) -> tuple[list[_Group], _Gro
         whole, entries = _with_all_entries(whole, entries)
     same = entries.get(whole[0].rule, []) if whole else []
     if same and (_is_permanent(whole) or not _is_permanent(same)):
-        # They are part of it, unless they alone are kept.
+        # The entries of the same rule are part of the whole, unless these alone are kept.
         whole = [*whole, *same]
         entries = {rule: group for rule, group in entries.items() if group is not same}
     kept = [claim for claim in claims if claim.part == "kept"]

@@ -143,7 +143,7 @@ class CapioJob(NodeJob):
             await asyncio.shield(self.exit)
 
     def blame(self, failure: str) -> None:
-        # Its program may do what CAPIO does not know.
+        # The program of the step may do what CAPIO does not know.
         self._capio.give_up_step(self._step, failure)
         raise AttemptLostError("CAPIO", failure)
 
@@ -406,5 +406,5 @@ def _transferred(pid: int) -> int:
     try:
         lines = Path(f"/proc/{pid}/io").read_text().splitlines()
     except OSError:
-        return 0  # It has ended, or is another user's.
+        return 0  # The process has ended, or is another user's.
     return sum(int(line.split()[1]) for line in lines if line.startswith(("rchar:", "wchar:")))

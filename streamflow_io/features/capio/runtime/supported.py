@@ -16,8 +16,8 @@ from streamflow_io.graph.io_graph import Delivery, OutputKind, StreamEdge
 from streamflow_io.graph.sites import SiteKind
 from streamflow_io.hints.commit import CommitRule
 
-# They ask CAPIO for a file that they are about to make, and wait for it for ever, or map files into memory; `sort`
-# hangs in some runs.
+# Some ask CAPIO for a file that they are about to make, and wait for ever. Some map files into memory. `sort` hangs in
+# some runs.
 HANGING_PROGRAMS = frozenset({"cp", "gzip", "gunzip", "install", "mv", "samtools", "sort", "zcat"})
 # Processes that share an open file have one place in it; under CAPIO each has its own, and they write over each other.
 SHELLS = frozenset({"ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "sh", "tcsh", "zsh"})

@@ -25,7 +25,7 @@ READER = "armed\nopens a-1/out\nread 3 ff 1 a-1/out\n"
 @pytest.mark.parametrize(
     ("text", "inputs", "why"),
     [
-        ("", (), None),  # It loads no libraries: what it writes is in the file system.
+        ("", (), None),  # A program without libraries writes into the file system.
         ("", ("a-1/out",), "does not load CAPIO's library"),
         (WRITER, (), None),
         (READER, ("a-1/out",), None),

@@ -15,7 +15,7 @@ from streamflow_io.commands.plan import plan_file
 
 RULE: Document = {"port": "chunks", "of": "reads", "records": "lines", "every": 14, "names": "chunk-%02d.txt"}
 SPLIT = "note split; split -l 14 -a 2 --numeric-suffixes=1 --additional-suffix=.txt $reads chunk-"
-# Those of the first two parts, and the first of the third.
+# The records of the first two parts, and the first one of the third.
 FIRST = 29
 
 

@@ -119,7 +119,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
 def test_bursts_wait_for_their_slots(make: Callable[..., Run]) -> None:
     start = time.time() + 1.5
     one, other = make("one", start), make("other", start)
-    # They see each other, and from the next burst on follow the schedule.
+    # Both runs see each other, and follow the schedule from the next burst on.
     for run in (one, other, one, other):
         run.burst()
     one.burst()
