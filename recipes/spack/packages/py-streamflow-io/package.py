@@ -30,7 +30,7 @@ class PyStreamflowIo(PythonPackage):
     depends_on("py-jinja2@3.1:", type=with_python)
     depends_on("py-jsonschema", type=with_python)
     depends_on("py-kubernetes-asyncio", type=with_python)
-    depends_on("py-msgspec@0.19:", type=with_python)
+    depends_on("py-msgspec@0.21:", type=with_python)
     depends_on("py-pydantic@2.10:2", type=with_python)
     depends_on("py-requests@2.28:", type=with_python)
     depends_on("py-rich@13.7:", type=with_python)
