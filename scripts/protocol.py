@@ -104,7 +104,7 @@ class Schema:
     """All types, choices and messages."""
 
     def __init__(self, text: str) -> None:
-        found = YAML(typ="safe").load(text)
+        found = YAML(typ="safe", pure=True).load(text)
         self.types: Mapping[str, Mapping[str, str]] = found["types"]
         self.choices = {name: Choice.read(name, notes) for name, notes in found["choices"].items()}
         self.asked, self.shared, self.told, self.said = (

@@ -66,7 +66,7 @@ class Section:
 
 def read() -> list[Section]:
     """The sections of the data file. A rule that the file leaves out for a command is `equal`."""
-    found = YAML(typ="safe").load(DATA)
+    found = YAML(typ="safe", pure=True).load(DATA)
     return [
         Section(
             title,

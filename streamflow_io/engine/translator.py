@@ -173,7 +173,7 @@ def _runs_in(text: str) -> Iterator[str]:
     try:
         document = json.loads(text)  # packed workflows are large, and YAML is slow
     except ValueError:
-        document = YAML(typ="safe").load(text)
+        document = YAML(typ="safe", pure=True).load(text)
     for node in parts(document):
         if isinstance(node, dict) and isinstance(run := node.get("run"), str):
             yield run

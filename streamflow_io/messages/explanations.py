@@ -40,7 +40,7 @@ class Explanation(Struct, frozen=True):
 
 
 _TEXT = files(__package__).joinpath("explanations.yml").read_text("utf-8")
-EXPLANATIONS: Mapping[Code, Explanation] = convert(YAML(typ="safe").load(_TEXT), dict[Code, Explanation])
+EXPLANATIONS: Mapping[Code, Explanation] = convert(YAML(typ="safe", pure=True).load(_TEXT), dict[Code, Explanation])
 _GROUPS = {
     "S": "Streams and commits",
     "N": "The node runtime",

@@ -83,7 +83,7 @@ def _documents(path: Path) -> tuple[object, ...]:
     try:
         text = path.read_text("utf-8")
         check(text)
-        return tuple(YAML(typ="safe").load_all(text))
+        return tuple(YAML(typ="safe", pure=True).load_all(text))
     except (OSError, ValueError, YAMLError):
         return ()
 
