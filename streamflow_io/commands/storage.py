@@ -8,7 +8,7 @@ import math
 import os
 import signal
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -218,10 +218,9 @@ def run(arguments: argparse.Namespace) -> CommandResult:
 def _probe(arguments: argparse.Namespace) -> Probe:
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     console = SafeConsole(stderr=True)
-    with (
-        _ended_by_signals(),
-        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
-    ):
+    progress = Progress(*columns, console=console, transient=True)
+    # Older versions of rich end also a disabled display with an empty line.
+    with _ended_by_signals(), progress if console.is_terminal else nullcontext():
         bar = progress.add_task("starting", total=2 * len(LEVELS) + 1)
 
         def announce(writers: int, task: Task) -> None:

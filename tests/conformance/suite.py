@@ -32,7 +32,7 @@ def cases(directory: Path) -> list[Case]:
 
 
 def _cases(file: Path) -> Iterator[Case]:
-    for entry in YAML(typ="safe").load(file):
+    for entry in YAML(typ="safe", pure=True).load(file):
         if "$import" in entry:
             yield from _cases(file.parent / entry["$import"])
         else:

@@ -25,7 +25,7 @@ def written(start: str, site: Site) -> Any:
     """The block of the page that starts so, with the work directory and the partition of a site."""
     (text,) = [block.text for block in blocks(PAGE.read_text()) if block.text.startswith(start)]
     text = re.sub(r"/scratch(/me)?", str(site.deployment["workdir"]), text)
-    return YAML(typ="safe").load(text.replace("partition: main", "partition: all"))
+    return YAML(typ="safe", pure=True).load(text.replace("partition: main", "partition: all"))
 
 
 @pytest.mark.parametrize("way", ["batch job", "submit", "slurm", "login", "hosts"])

@@ -23,7 +23,7 @@ def streamflow_files() -> dict[str, str]:
     """By the deployment that they bind to."""
     allocation, submit, slurm, login, hosts = BLOCKS
     submitted = allocation.replace("    config: {}\n", submit, 1)
-    assert YAML(typ="safe").load(submitted)["deployments"]["nodes"]["config"]["submit"]["nodes"] == 4
+    assert YAML(typ="safe", pure=True).load(submitted)["deployments"]["nodes"]["config"]["submit"]["nodes"] == 4
     wrapped = slurm.replace("# wraps: login ", "wraps: login # ").replace("workflows:\n", f"{login}workflows:\n", 1)
     assert login.startswith(LOGIN)
     nodes = {"allocation": allocation, "allocation to ask for": submitted}

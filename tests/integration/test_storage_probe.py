@@ -80,7 +80,7 @@ def test_text_has_an_entry_to_paste(storage: Path) -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
     lines = ended.stdout.splitlines()
     first = lines.index("storages:")
-    (pasted,) = YAML(typ="safe").load("\n".join(lines[first : first + 2]))["storages"]
+    (pasted,) = YAML(typ="safe", pure=True).load("\n".join(lines[first : first + 2]))["storages"]
     assert StorageConfig.model_validate(pasted).path == str(storage)
     assert "per writer" in ended.stdout
 

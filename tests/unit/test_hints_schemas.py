@@ -20,7 +20,7 @@ REGENERATE = "run: python -m streamflow_io.hints.schemas"
 
 
 def _parse(name: str, text: str) -> object:
-    return YAML(typ="safe").load(text) if name.endswith(".yml") else json.loads(text)
+    return YAML(typ="safe", pure=True).load(text) if name.endswith(".yml") else json.loads(text)
 
 
 @pytest.mark.parametrize("name", sorted(schemas.files()))
@@ -36,7 +36,7 @@ def test_the_module_writes_what_it_says(tmp_path: Path) -> None:
 
 
 def test_salad_has_all_classes_and_fields() -> None:
-    graph = YAML(typ="safe").load(schemas.salad_schema())["$graph"]
+    graph = YAML(typ="safe", pure=True).load(schemas.salad_schema())["$graph"]
     records = {record["name"]: record for record in graph if "name" in record}
     assert set(records) == {*HINT_CLASSES, "StreamingRule"}
     for name, model in {**HINT_CLASSES, "StreamingRule": StreamingRule}.items():

@@ -81,7 +81,7 @@ def test_the_short_name_of_an_option_comes_first() -> None:
 
 def test_the_site_has_all_pages() -> None:
     text = re.sub(r"!!python/\S+|!ENV", "", (REPOSITORY / "mkdocs.yml").read_text())
-    site = YAML(typ="safe").load(text)
+    site = YAML(typ="safe", pure=True).load(text)
     listed = re.findall(r"[\w-]+\.md", json.dumps(site["nav"]))
     assert sorted(listed) == sorted(page.name for page in DOCS.glob("*.md"))
     assert site["repo_url"] == ["SFIO_REPOSITORY", ""]
@@ -102,7 +102,7 @@ def test_versions_are_the_same() -> None:
 
 
 def conda_recipe() -> dict[str, Any]:
-    recipe: dict[str, Any] = YAML(typ="safe").load(REPOSITORY / "recipes" / "conda" / "recipe.yaml")
+    recipe: dict[str, Any] = YAML(typ="safe", pure=True).load(REPOSITORY / "recipes" / "conda" / "recipe.yaml")
     return recipe
 
 
@@ -152,7 +152,7 @@ def test_the_data_of_the_tools_are_what_the_matrix_expects() -> None:
 def test_blocks_of_data_and_of_python_can_be_read(page: Path) -> None:
     for block in blocks(page.read_text()):
         if block.language == "yaml":
-            list(YAML(typ="safe").load_all(block.text))
+            list(YAML(typ="safe", pure=True).load_all(block.text))
         elif block.language == "json":
             rest = block.text.strip()
             while rest:
@@ -188,5 +188,5 @@ def test_the_tutorial_ends_with_the_example_of_the_readme() -> None:
     for line in changed:
         (plain,) = [plain for plain in workflow.splitlines(keepends=True) if plain == line.replace(STREAMABLE, "")]
         workflow = workflow.replace(plain, line)
-    load = YAML(typ="safe").load
+    load = YAML(typ="safe", pure=True).load
     assert [load(workflow), streamflow_file] == [load(readme[0]), readme[1]]

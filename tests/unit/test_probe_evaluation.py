@@ -90,7 +90,7 @@ def test_any_entry_can_be_pasted(name: str, bandwidths: list[float], file_system
         measurement(bandwidths, bandwidths, MountPoint(f"/mnt/{name}", file_system), f"/mnt/{name}/x")
     )
     text = entry_yaml(entry)
-    pasted = YAML(typ="safe").load(text)
+    pasted = YAML(typ="safe", pure=True).load(text)
     assert pasted == {"storages": [entry_fields(entry)]}
     assert parse_scheduler_config(pasted, Source("streamflow.yml")).storages == (entry,)
 

@@ -53,7 +53,7 @@ def test_hints_and_configs_of_examples_are_allowed() -> None:
         for block in blocks(page.read_text()):
             if block.language != "yaml":
                 continue
-            for each in mappings(list(YAML(typ="safe").load_all(block.text))):
+            for each in mappings(list(YAML(typ="safe", pure=True).load_all(block.text))):
                 if str(each.get("class")).startswith(PREFIX):
                     TypeAdapter(Hint).validate_python(each)
                     hints += 1

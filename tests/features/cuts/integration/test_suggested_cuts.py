@@ -33,7 +33,7 @@ def test_a_split_that_is_proposed_is_verified_and_then_writes_nothing(bench: Ben
     rule = {"port": "chunks", "of": "reads", "records": "lines", "every": 14, "names": "chunk-%02d.txt", "first": 0}
     hints = [{"class": "sfio:ReadSession", "rules": [rule]}]
     assert result["annotations"] == {"steps": {"/split": hints}}, result
-    assert YAML(typ="safe").load(annotations)["steps"] == {"/split": hints}
+    assert YAML(typ="safe", pure=True).load(annotations)["steps"] == {"/split": hints}
     first = bench.run(document, values, config={"annotations": str(annotations)})
     assert "The rule of `sfio:ReadSession` for /split/chunks is verified: 3 parts" in first.log, first.errors
     second = bench.run(document, values, config={"annotations": str(annotations)})
