@@ -137,10 +137,10 @@ HELD = [
         "os.wait()\nprint(os.lseek(f, 0, 1), os.read(f, 9))",
         "lseek",
     ),
-    _shell("the next program reads on", "{ python3 -c 'import os; os.lseek(0, -99, 2)'; cat; } < f", "lseek"),
+    _shell("the next program reads on", "{ python3 -I -c 'import os; os.lseek(0, -99, 2)'; cat; } < f", "lseek"),
     _shell(
         "and the next in a group",
-        "{ cat > /dev/null; python3 -c 'import os; os.lseek(0, -50, 2)'; wc -c; } < f",
+        "{ cat > /dev/null; python3 -I -c 'import os; os.lseek(0, -50, 2)'; wc -c; } < f",
         "lseek",
     ),
     _shell("by a descriptor", "exec 3< f; head -c 5 <&3; cat /proc/self/fd/3 | tail -n 1", "openat"),

@@ -167,7 +167,7 @@ class LearnedDatabase:
         with errors(self._path):
             _create(self._path)
             # A connection that is closed before the commit leaves nothing.
-            with closing(sqlite3.connect(self._path, self._busy_timeout, isolation_level=None)) as connection:
+            with closing(sqlite3.connect(self._path, timeout=self._busy_timeout, isolation_level=None)) as connection:
                 connection.execute("BEGIN IMMEDIATE")
                 if _is_new(self._path, connection):
                     for statement in (*_SCHEMA, f"PRAGMA user_version = {VERSION}"):
