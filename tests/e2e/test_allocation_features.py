@@ -222,7 +222,7 @@ def test_an_input_of_the_workflow_is_looked_at_on_another_node_when_its_node_is_
     document = workflow({"file": "File"}, {"a": {"run": read, "in": {"file": "file"}}}, {"out": "a/out"})
     path = site.write(document, {"file": {"class": "File", "path": data.name}}, io=True, **RETRY)
     process = site.start(path, PATH=f"{programs}:{os.environ['PATH']}")
-    wait_for(began.exists, "a look at the input", 60)
+    wait_for(lambda: began.exists() and began.read_text().endswith("\n"), "a look at the input", 60)
     lost = began.read_text().strip()
     try:
         lose_node(site, lost)

@@ -18,6 +18,7 @@ from streamflow.workflow.step import ExecuteStep, ScheduleStep
 
 from streamflow_io.adapters.jobs import JobState
 from streamflow_io.graph.last_readers import Removal
+from streamflow_io.records.records import DiskRecord, Record
 from streamflow_io.storage.intermediates import intermediates
 from streamflow_io.storage.intermediates.intermediates import Intermediates
 from streamflow_io.storage.intermediates.space_watcher import RepeatedJobs, SpaceWatcher
@@ -90,6 +91,7 @@ class Site:
     def __init__(self, workdir: Path, *steps: str, repeated: RepeatedJobs | None = None) -> None:
         self._workdir = workdir
         self.watcher = Measured()
+        self.records: list[Record] = []
         kinds = {step: no_outputs(ExecuteStep) for step in steps}
         kinds |= {f"{step}/__schedule__": no_outputs(ScheduleStep) for step in steps}
         for step in kinds.values():
@@ -99,7 +101,7 @@ class Site:
             cast(Any, SimpleNamespace(data_manager=None)),
             Removal(),
             repeated or RepeatedJobs(),
-            lambda record: None,
+            self.records.append,
             [self.watcher],
         )
 
@@ -166,6 +168,44 @@ async def test_a_job_that_ends_meanwhile_is_measured_before_its_files_go(
         assert await site.watcher.of("/third") == whole
     finally:
         await site.removing.run_closed()
+
+
+async def test_running_jobs_count_again_after_a_look_that_was_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The look at the running jobs has no answer when the first job ends, and is not repeated before the answer."""
+    site = Site(tmp_path, "/first", "/second", "/third", "/fourth")
+    first, second, third, fourth = (site.start(step) for step in ("/first", "/second", "/third", "/fourth"))
+    look, goes_on, answered, looks = intermediates.look, asyncio.Event(), asyncio.Event(), list[int]()
+
+    async def look_late(context: Any, location: ExecutionLocation, paths: Sequence[str]) -> Any:
+        if fourth.job.output_directory not in paths:
+            return await look(context, location, paths)
+        looks.append(len(paths))
+        await asyncio.wait_for(goes_on.wait(), 30)
+        found = await look(context, location, paths)
+        answered.set()
+        return found
+
+    monkeypatch.setattr(intermediates, "look", look_late)
+    try:
+        for job in (first, second):
+            site.end(job)
+            await site.watcher.of(job.step)
+        assert looks == [9]
+        goes_on.set()
+        await asyncio.wait_for(answered.wait(), 30)
+        site.end(third)
+        await site.watcher.of("/third")
+        assert looks == [9, 3]
+        site.end(fourth)
+        await site.watcher.of("/fourth")
+        await site.removing.finish()
+    finally:
+        await site.removing.run_closed()
+    (disk,) = (record for record in site.records if isinstance(record, DiskRecord))
+    # The third job has ended, and the fourth one has run.
+    assert disk.peak >= 6 * SIZE
 
 
 async def test_a_job_that_runs_once_more_ends_when_another_one_needs_the_space_of_its_files(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
 import posixpath
 import time
 from collections import Counter, defaultdict
@@ -41,9 +40,10 @@ from .space_watcher import RepeatedJobs, SpaceWatcher, kept_at_each_host
 _SETTLING = 0.3
 # The same where a job waits for space. What such steps free is removed after the longer time.
 _HURRIED = 0.03
-# Seconds for a look at what running jobs have, and for all looks beside a share of the time of the run. Without an
+# Seconds for a look at what running jobs have, and for all looks beside a share of the time of the run. Before the
 # answer there is no further look.
 _MOST_FOR_RUNNING = 1.0
+_MOST_FOR_ALL_RUNNING = 3.0
 # The most of its time that the driver spends on decisions.
 _SHARE = 0.05
 # Seconds after which a location that does not answer is left alone.
@@ -123,6 +123,7 @@ class Intermediates(Listener):
         self._took = 0.0
         # The seconds that looks into the directories of running jobs have taken, and since when.
         self._looked, self._began = 0.0, time.monotonic()
+        self._look: asyncio.Task[dict[str, DirectoryContents]] | None = None
         for watcher in watchers:
             watcher.is_removing, watcher.hurry = self._is_turning, self._hurry.set
             watcher.holders = self._holders
@@ -438,23 +439,22 @@ class Intermediates(Listener):
     async def _see_running(self) -> None:
         """Measure what jobs have on the driver's node that have not ended: it counts for the peak.
 
-        Large directories are measured rarely, and very large ones once: files that go must not wait for that.
+        Large directories are measured rarely: files that go must not wait for that.
         """
         began = time.monotonic()
-        if self._looked > _MOST_FOR_RUNNING + _SHARE * (began - self._began):
+        is_late = self._look is not None and not self._look.done()
+        if is_late or self._looked > _MOST_FOR_ALL_RUNNING + _SHARE * (began - self._began):
             return
         new = [name for name in self._ledger.left() if name not in self._bytes]
         here = [name for name in new if all(location.local for location in self._places[name])]
         if here:
             paths, location = map(self._ledger.path, here), self._places[here[0]][0]
-            try:
-                told = await asyncio.wait_for(look(self._context, location, [*paths]), _MOST_FOR_RUNNING)
-            except asyncio.TimeoutError:
-                self._looked = math.inf
-                return
-            running = sum(seen.bytes - self._linked.counted(seen.linked) for seen in told.values())
-            held, node = self._held_by_node(), node_name(location)
-            self._note_peak({**held, node: held.get(node, 0) + running})
+            self._look = asyncio.create_task(look(self._context, location, [*paths]))
+            if (await asyncio.wait([self._look], timeout=_MOST_FOR_RUNNING))[0]:
+                told = self._look.result().values()
+                running = sum(seen.bytes - self._linked.counted(seen.linked) for seen in told)
+                held, node = self._held_by_node(), node_name(location)
+                self._note_peak({**held, node: held.get(node, 0) + running})
         self._looked += time.monotonic() - began
 
     def _count_linked(self, name: str, linked: Mapping[FileNumber, int]) -> tuple[int, int]:
