@@ -41,7 +41,7 @@ _FIRST_OF_PAGE = re.compile(
     r"(It|Its|They|Them|Their|That|Those|Who|Whose|Whom|Which|None|Nobody|Somebody|Well|Else|And|Or|But|So|"
     r"This (?:is|was|has|can|may|does|holds|needs|costs|happens|works|takes|means))\b"
 )
-_FIRST_OF_COMMENT = re.compile(r"(It|Its|They|Them|Their|Those|Who|Whose|Nobody|Somebody)\b")
+_FIRST_OF_COMMENT = re.compile(r"(It|Its|They|Them|Their|Those|Whose)\b")
 #: The beginnings that no sentence of an explanation may have.
 _BEGINS = re.compile(r"(It|Its|They|Them|Their|That|That's|Those|These|Such|Nobody|Somebody|And|Or|But)\b")
 _PRONOUN = re.compile(

@@ -60,6 +60,7 @@ def salad_schema() -> str:
 
 def add_hint_classes(schema: str) -> str:
     """Return another SALAD schema that extends CWL's, with the hint classes added: cwltool takes just one."""
+    # The other parser, of ruamel.yaml.clib, refuses colons that YAML allows.
     extended: Schema = YAML(typ="safe", pure=True).load(schema)
     extended["$namespaces"] |= _NAMESPACES
     # Names without a namespace would be those of the other schema.

@@ -23,7 +23,7 @@ _LONG = " ".join(["word"] * 26)
         ("docstring", "What a job reads."),
         ("docstring", "Its arguments."),
         ("docstring", "Find a reader who waits."),
-        ("comment", "Find somebody to read this file."),
+        ("comment", "Nobody reads this file."),
         ("comment", "It has ended meanwhile."),
         ("docstring", "Count the bytes.\n\n:param size: bytes; None: it is not known"),
         ("docstring", f"{_LONG}."),

@@ -123,6 +123,7 @@ class Intermediates(Listener):
         self._took = 0.0
         # The seconds that looks into the directories of running jobs have taken, and since when.
         self._looked, self._began = 0.0, time.monotonic()
+        # The last of these looks, which may have no answer yet.
         self._look: asyncio.Task[dict[str, DirectoryContents]] | None = None
         for watcher in watchers:
             watcher.is_removing, watcher.hurry = self._is_turning, self._hurry.set
