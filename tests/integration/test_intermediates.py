@@ -356,8 +356,10 @@ def test_what_users_are_told(bench: Bench, intermediates: str) -> None:
 
 def test_files_of_jobs_that_run_count_for_the_peak(bench: Bench) -> None:
     """Also a temporary file, which is gone when its job ends."""
-    temporary = 'head -c 6000000 /dev/zero > "$TMPDIR/t"; touch "$TRACE.written"; gone y.txt; rm "$TMPDIR/t"; echo x'
-    awaited = 'while test ! -e "$TRACE.written"; do sleep 0.05; done; head -c 3000000 /dev/zero'
+    until = 'until test -e "$TRACE.{}"; do sleep 0.05; done; '.format
+    write = 'head -c 6000000 /dev/zero > "$TMPDIR/t"; touch "$TRACE.written"; '
+    temporary = f'{write}{until("begun")}gone y.txt; rm "$TMPDIR/t"; echo x'
+    awaited = f'touch "$TRACE.begun"; {until("written")}head -c 3000000 /dev/zero'
     steps = {"x": make("x", f"{GONE}{temporary}"), "y": make("y", awaited), "z": copy("z", "y/o")}
     for step in steps.values():
         step["run"]["requirements"].append({"class": "ResourceRequirement", "coresMin": 0.1})
