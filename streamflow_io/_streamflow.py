@@ -6,7 +6,7 @@
   `GatherStep._gather`, `TransferStep._run_transfer`;
 - steps call `CWLExecuteStep._is_recoverable`, `ExecuteStep._run_job`, `BaseStep._get_inputs`,
   `BaseStep._persist_token`, `ScatterStep._scatter`, `DefaultRetagTransformer._get_next_token`; a job that moves
-  calls `ScheduleStep._set_job_directories`;
+  calls `ScheduleStep._set_job_directories`; a step overrides `ScheduleStep._schedule`;
 - the translator overrides `CWLTranslator._handle_inner_inputs`;
 - the scheduler overrides `DefaultScheduler._is_valid`, `._get_locations`, `._allocate_job`, `._process_target` and
   `._free_resources`, and calls `._get_binding_filter`;
@@ -22,6 +22,7 @@ three, one after the other, while the task holds the lock of `wait_queue`.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import posixpath
 import re
@@ -1056,11 +1057,20 @@ def seconds_left(connector: Connector, location: AvailableLocation) -> tuple[flo
     return connector.seconds_of(location.name), connector.seconds_left
 
 
+#: Gives a job of a :class:`ScheduleStep` a place. No failure manager hears of a failure.
+schedule_once: Callable[[ScheduleStep, Job], Awaitable[None]] = inspect.unwrap(ScheduleStep._schedule)
+
+
+def forget_directories(schedule: ScheduleStep, job: Job) -> None:
+    """Let a job that has given up its place have no directories, as before the job had the place."""
+    for kind in ("input_directory", "output_directory", "tmp_directory"):
+        setattr(job, kind, getattr(schedule, kind))
+
+
 async def schedule_again(schedule: ScheduleStep, job: Job) -> None:
     """Give a job another place, and new directories there. The job has given up its place."""
     context = schedule.workflow.context
-    for kind in ("input_directory", "output_directory", "tmp_directory"):
-        setattr(job, kind, getattr(schedule, kind))
+    forget_directories(schedule, job)
     await context.scheduler.schedule(job, schedule.binding_config, schedule.hardware_requirement)
     locations = context.scheduler.get_locations(job.name)
     await schedule._set_job_directories(context.scheduler.get_connector(job.name), locations, job)

@@ -266,7 +266,8 @@ class Run:
             return
         try:
             if status is Status.RECOVERY:
-                await self.full_disks.failed(job, None if words is None else words.full)
+                full = self.failure.no_space or (None if words is None else words.full)
+                await self.full_disks.failed(job, full)
             await self.runner.end(job, status is Status.COMPLETED)
         finally:
             self.jobs.ended(job, status, time.time())

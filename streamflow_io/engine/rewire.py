@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from streamflow.core.workflow import Job, Port, Status, Step, Token, Workflow
 from streamflow.cwl.command import CWLCommand
-from streamflow.cwl.step import CWLBaseConditionalStep, CWLExecuteStep, CWLTransferStep
+from streamflow.cwl.step import CWLBaseConditionalStep, CWLExecuteStep, CWLScheduleStep, CWLTransferStep
 from streamflow.cwl.transformer import DefaultRetagTransformer
 from streamflow.workflow.step import GatherStep
 from streamflow.workflow.token import TerminationToken
@@ -26,6 +26,7 @@ from streamflow_io.adapters.steps import ObservedExecuteStep, StreamingExecuteSt
 from streamflow_io.graph.io_graph import Delivery, HopKind, Route, StreamEdge
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.inheritance import port_path
+from streamflow_io.jobs.streaming_run import StreamingScheduleStep
 from streamflow_io.jobs.transfer import StreamingTransferStep
 
 from .inspect import COLLECTOR, TOKEN_TRANSFORMER, UNBOUND, Readers, readers_of, replace_step
@@ -78,6 +79,25 @@ def replace_transfer(workflow: Workflow, readers: Readers, name: str) -> None:
         replace_step(readers, old, new)
 
 
+def _replace_schedule(workflow: Workflow, readers: Readers, name: str) -> None:
+    """Replace the step of this name, which gives jobs their places, by the plugin's."""
+    old = workflow.steps[name]
+    assert isinstance(old, CWLScheduleStep)
+    new = StreamingScheduleStep(
+        old.name,
+        old.workflow,
+        old.binding_config,
+        {},
+        old.get_output_port(),
+        old.job_prefix,
+        old.hardware_requirement,
+        old.input_directory,
+        old.output_directory,
+        old.tmp_directory,
+    )
+    replace_step(readers, old, new)
+
+
 class _Rewiring:
     def __init__(self, plan: Plan) -> None:
         self._workflow = plan.workflow
@@ -112,6 +132,7 @@ class _Rewiring:
             self._replace_tool(path, early.get(path, []))
         for path in consumers:
             self._replace_transfers(path)
+            _replace_schedule(self._workflow, self._readers, posixpath.join(path, "__schedule__"))
         elements = ElementWiring(self._workflow, self._readers)
         elements.wire(self._edges.values())
         for edges in grouped(self._edges.values(), lambda edge: edge.route.output.whole).values():

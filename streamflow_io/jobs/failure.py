@@ -23,6 +23,7 @@ from streamflow.workflow.step import ExecuteStep
 
 from streamflow_io.adapters.jobs import NeverStartsError
 from streamflow_io.records.records import RunStatus
+from streamflow_io.runtime.node_commands import CannotWriteError
 from streamflow_io.wording import displayed, first_of
 
 from .job_logs import LastWords
@@ -95,6 +96,8 @@ class Failure(logging.Filter):
         # The last error that was logged, and the first one.
         self._error = ""
         self._first_error = ""
+        #: The last error, if that says that files cannot be written at the place of a job.
+        self.no_space: str | None = None
         # By what keeps jobs from starting, or runs from going on, which StreamFlow logs several times: the reason.
         self._final: dict[str, str] = {}
         # By job: the last error that the failure manager has handled.
@@ -193,6 +196,7 @@ class Failure(logging.Filter):
         if record.levelno >= logging.ERROR:
             given_up = _GIVEN_UP.fullmatch(message)
             self._error = message
+            self.no_space = message if record.exc_info and isinstance(record.exc_info[1], CannotWriteError) else None
             if given_up is not None:
                 self._error = self._final[message] = self._handled.get(given_up[1], message)
             self._first_error = self._first_error or message

@@ -7,7 +7,7 @@ import errno
 import os
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -25,14 +25,15 @@ from streamflow_io.wording import size_text
 #: Bytes. With less free space, a tool may have failed because of that.
 LITTLE = 1_000_000
 _FREE_SECONDS = 30.0
-_PROBE = "probe: "
-# A work directory may not be there before the first job. Quotas are not among the answers of `df`: only a file shows
-# them. Its content is random, because some file systems compress. The file has no name while it is written: an end of
-# the driver, or of the connection, leaves nothing.
+# What begins the lines of the probe: in the work directory, or above a work directory that is not there.
+_PROBE, _PROBE_ABOVE = "probe: ", "probe above: "
+# A work directory may not be there before the first job, or because it cannot be made. Quotas are not among the
+# answers of `df`: only a file shows them. Its content is random, because some file systems compress. The file has no
+# name while it is written: an end of the driver, or of the connection, leaves nothing.
 _ASK = f"""d=$1; until test -d "$d"; do d=$(dirname "$d"); done; df -Pk "$d"; df -Pi "$d" 2> /dev/null
-test "$d" = "$1" || exit 0; LC_ALL=C; export LC_ALL
+p='{_PROBE}'; test "$d" = "$1" || p='{_PROBE_ABOVE}'; LC_ALL=C; export LC_ALL
 {{ {{ rm -f "$d/$2"; dd if=/dev/urandom bs={LITTLE // 20} count=20 conv=fsync 2>&1 >&3; }} 3> "$d/$2"; }} 2>&1 |
-sed 's/^/{_PROBE}/'"""
+sed 's/^/'"$p"'/'"""
 # The columns of `df -P` after the name of the file system: size, used, available, capacity.
 _COLUMNS = re.compile(r"\s(\d+)\s+\d+\s+(-?\d+)\s+(?:\d+%|-)\s")
 # What the C libraries say of errors that hold for all files of a file system.
@@ -42,6 +43,9 @@ _REFUSALS = {
     errno.EROFS: "read-only file system",
     errno.EIO: "input/output error|i/o error",
 }
+# And what keeps a work directory from being made.
+_REFUSALS_ABOVE = {**_REFUSALS, errno.EACCES: "permission denied"}
+_PROBES = {_PROBE: _REFUSALS, _PROBE_ABOVE: _REFUSALS_ABOVE}
 _thread = FileThread()
 
 
@@ -95,11 +99,11 @@ async def _space(connector: Connector, location: ExecutionLocation, directory: s
 def _space_here(directory: Path, probe: str) -> _FreeSpace:
     place = next(path for path in (directory, *directory.parents) if path.is_dir())
     found = os.statvfs(place)
-    refusal = _refusal_here(place / probe) if place == directory else None
+    refusal = _refusal_here(place / probe, _REFUSALS if place == directory else _REFUSALS_ABOVE)
     return _FreeSpace(found.f_bavail * found.f_frsize, found.f_favail if found.f_files else 1, refusal)
 
 
-def _refusal_here(file: Path) -> str | None:
+def _refusal_here(file: Path, refusals: Container[int]) -> str | None:
     try:
         with file.open("xb") as stream:
             file.unlink()
@@ -107,7 +111,7 @@ def _refusal_here(file: Path) -> str | None:
             stream.flush()
             os.fsync(stream.fileno())
     except OSError as error:
-        return error.strerror if error.errno in _REFUSALS else None
+        return error.strerror if error.errno in refusals else None
     return None
 
 
@@ -122,10 +126,14 @@ def space_of(said: str) -> _FreeSpace:
         raise ValueError(f"df has printed {said[:200]!r}")
     (_, blocks), *rest = free
     files = rest[0][1] if rest and rest[0][0] else 1
-    tried = (line.rpartition(": ")[2] for line in lines if line.startswith(_PROBE))
-    refusals = "|".join(_REFUSALS.values())
-    refusal = next((text for text in tried if re.search(refusals, text, re.IGNORECASE)), None)
-    return _FreeSpace(blocks * 1024, files, refusal)
+    refused = (_refusal(line, begin, known) for line in lines for begin, known in _PROBES.items())
+    return _FreeSpace(blocks * 1024, files, next(filter(None, refused), None))
+
+
+def _refusal(line: str, begin: str, refusals: Mapping[int, str]) -> str | None:
+    text = line.rpartition(": ")[2]
+    is_one = line.startswith(begin) and re.search("|".join(refusals.values()), text, re.IGNORECASE)
+    return text if is_one else None
 
 
 class FullDisks:

@@ -9,6 +9,7 @@ from typing import TypeVar, cast
 
 from streamflow.core.data import DataType
 from streamflow.core.deployment import ExecutionLocation
+from streamflow.core.exception import WorkflowExecutionException
 from streamflow.core.utils import random_name
 from streamflow.core.workflow import Job, Status, Token
 from streamflow.cwl.step import CWLTransferStep
@@ -22,7 +23,7 @@ from streamflow_io.adapters.early_inputs import EarlyInputToken
 from streamflow_io.adapters.paths import job_path
 from streamflow_io.adapters.tokens import PartToken, StreamToken, file_tokens, inner_tokens, stream_tokens
 
-from .streaming_run import MovesFirst, StreamingRun
+from .streaming_run import MovesFirst, StreamingRun, may_leave_place
 
 Placed = TypeVar("Placed", StreamToken, PartToken)
 _OURS = (StreamToken, PartToken, EarlyInputToken)
@@ -63,6 +64,16 @@ class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
         await super().terminate(status)
 
     async def transfer(self, job: Job, token: Token) -> Token:
+        """Return the input at the place of a job; as the input is, if the job leaves this place first."""
+        try:
+            return await self._transfer(job, token)
+        except WorkflowExecutionException as error:
+            if not await may_leave_place(self._streams, self.workflow.context, job, error):
+                raise
+        self._streams.jobs.of(job).keep(MovesFirst())
+        return cast(Token, token.retag(token.tag))
+
+    async def _transfer(self, job: Job, token: Token) -> Token:
         if isinstance(token, StreamToken):
             if await self._is_read_early(job, token) or (final := await self._final(job, token)) is None:
                 return await self._place(job, token)
@@ -72,7 +83,7 @@ class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
         if isinstance(token, EarlyInputToken):
             return await self._transfer_early(job, token)
         if any(isinstance(each, _OURS) for each in file_tokens(token)):
-            moved = [await self.transfer(job, inner) for inner in inner_tokens(token)]
+            moved = [await self._transfer(job, inner) for inner in inner_tokens(token)]
             return token.update(dict(zip(token.value, moved, strict=True)) if isinstance(token, ObjectToken) else moved)
         return cast(Token, await super().transfer(job, token))
 

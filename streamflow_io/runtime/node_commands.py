@@ -10,6 +10,7 @@ from pathlib import PurePath
 
 from msgspec import convert
 from msgspec.structs import replace
+from streamflow.core.exception import WorkflowExecutionException
 
 from streamflow_io.messages import Code, coded
 
@@ -30,6 +31,10 @@ _SLOWEST = 10_000_000
 
 class NodeRuntimeError(Exception):
     """The node runtime cannot be used; the message says why."""
+
+
+class CannotWriteError(WorkflowExecutionException):  # type: ignore[misc]
+    """No file can be written at a location, or no more of it; the message names the location, and says why."""
 
 
 def unsafe_workdir(workdir: str, why: str) -> NodeRuntimeError:

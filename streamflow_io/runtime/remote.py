@@ -12,8 +12,6 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path, PurePath, PurePosixPath
 
-from streamflow.core.exception import WorkflowExecutionException
-
 from streamflow_io._streamflow import NOT_WRITTEN
 
 from .access import Access
@@ -21,7 +19,7 @@ from .binary import Binary, Delivered, Neighbours, deliver
 from .conversation import Conversation
 from .conversing import ConversingRuntime, Links, begin, serve
 from .locations import Place
-from .node_commands import NodeRuntimeError
+from .node_commands import CannotWriteError, NodeRuntimeError
 from .node_runtime import NodeJob, NodeRuntime
 from .protocol import Event, ExitEvent
 from .session_job import RemoteSessionJob
@@ -165,7 +163,7 @@ class RemoteRuntime(ConversingRuntime):
         :param path: there, in the directory that the links of the other runtime hand out
         :param script: for the POSIX shell; ends with :data:`NOT_WRITTEN` if it cannot write
         :return: why it has failed; None: success. What the script has written until then is left
-        :raises WorkflowExecutionException: if the script cannot write
+        :raises CannotWriteError: if the script cannot write
         """
         try:
             other.check()
@@ -195,7 +193,7 @@ class RemoteRuntime(ConversingRuntime):
             return str(error)
         if code == NOT_WRITTEN:
             why = "; ".join(said.splitlines())
-            raise WorkflowExecutionException(f"{path} cannot be written at {self.location}: {why} (is the disk full?)")
+            raise CannotWriteError(f"{path} cannot be written at {self.location}: {why} (is the disk full?)")
         return None if code == 0 else said or f"exit code {code}"
 
     async def _remove(self, ended: bool) -> None:

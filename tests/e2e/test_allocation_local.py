@@ -313,27 +313,29 @@ def test_a_job_that_takes_both_nodes(local: Site) -> None:
 
 
 @contextmanager
-def small_disk_at(site: Site, node: str, free: int) -> Iterator[Path]:
+def small_disk_at(site: Site, node: str, free: int, files: int | None = None) -> Iterator[Path]:
     """Leave little space in the work directories of a node; yield their place, as the test sees it.
 
     :param free: bytes
+    :param files: how many more files, directories and links there may be; None: any number
     """
     own = str(site.laboratory.directory / "local")
     process_there = Path("/proc", str(processes_on(site, node, b"serve")[0]))
     space = os.statvfs(f"{process_there}/root{own}")
     # Other tests may have left programs there.
     size = (space.f_blocks - space.f_bfree) * space.f_frsize + free
+    most = space.f_files if files is None else space.f_files - space.f_ffree + files
     with (process_there / "ns" / "mnt").open("rb") as mounts:
 
         def inside(*words: str) -> None:
             entered = ["nsenter", f"--mount=/proc/self/fd/{mounts.fileno()}", *words]
             subprocess.run(entered, check=True, pass_fds=[mounts.fileno()])
 
-        inside("mount", "-o", f"remount,size={size}", own)
+        inside("mount", "-o", f"remount,size={size},nr_inodes={most}", own)
         try:
             yield Path(f"{process_there}/root{own}")
         finally:
-            inside("mount", "-o", "remount,size=50%", own)
+            inside("mount", "-o", f"remount,size=50%,nr_inodes={space.f_files}", own)
             inside("find", own, "-name", "filler", "-delete")
 
 
@@ -383,5 +385,40 @@ def test_a_job_whose_disk_is_full_runs_again_where_there_is_space(local: Site, s
     assert places(ours, "a") == [node, other]
     assert ours.log.count("Job /a/0 is tried again on another location. Its file system is full: ") == 1
     assert ours.files["read.txt"].decode() == "".join(f"{number}\n" for number in range(1, 1001))
+    check_gone(local)
+    check_own(local)
+
+
+@pytest.mark.parametrize("lacks", ["bytes", "files"])
+def test_a_reader_of_a_job_that_runs_starts_where_there_is_space(local: Site, lacks: str) -> None:
+    """On the node of its producer, its other input cannot be copied, or its directories cannot be made."""
+    size = "64M" if lacks == "bytes" else "1k"
+    other = tool(f'note "f $SLURMD_NODENAME"; {WAIT}head -c {size} /dev/zero > filler', {}, {"out": found("filler")},
+        requirements=cores(2))  # fmt: skip
+    writes = 'i=0; until grep -q read "$TRACE" || [ $i = 300 ]; do i=$((i+1)); echo $i; sleep 0.1; done'
+    first = tool(f'note "a $SLURMD_NODENAME"; {writes}; note end', {}, {"out": streamable("stdout")}, stdout="out.txt",
+        requirements=cores(1))  # fmt: skip
+    last = tool(
+        'note "b $SLURMD_NODENAME"; read line < "$file"; note read; wc -c < "$other"; echo $line',
+        {"file": streamable(), "other": "File"}, {"out": "stdout"}, stdout="read.txt", requirements=cores(1),
+    )  # fmt: skip
+    steps = {
+        "f": {"run": other, "in": {}},
+        "a": {"run": first, "in": {}},
+        "b": {"run": last, "in": {"file": "a/out", "other": "f/out"}},
+    }
+    path = local.write(workflow({}, steps, {"out": "b/out"}), {}, io=True, **RETRY)
+    process, trace = local.start(path), path.parent / "trace"
+    wait_for_note(path, " a n")
+    wait_for_note(path, " f n")
+    (node,) = re.findall(r" a (n\d)", trace.read_text())
+    with small_disk_at(local, node, 2**25, 0 if lacks == "files" else None):
+        Path(f"{os.path.realpath(trace)}.go").touch()
+        ours = local.finish(process, path)
+    assert ours.ok, ours.errors
+    (place,) = places(ours, "f")
+    assert (places(ours, "a"), places(ours, "b")) == ([node], [place])
+    words = [what for _, what in ours.trace]
+    assert words.index("read") < words.index("end")
     check_gone(local)
     check_own(local)

@@ -65,6 +65,7 @@ from streamflow_io.commands.plan import plan_file
 from streamflow_io.engine.lists import OrderedGatherStep, StreamingScatterStep
 from streamflow_io.engine.rewire import ConfirmedTransferStep
 from streamflow_io.engine.translator import IOAwareTranslator
+from streamflow_io.jobs.streaming_run import StreamingScheduleStep
 from streamflow_io.plugin import StreamFlowIOPlugin, crate_writer
 
 
@@ -228,7 +229,8 @@ def test_hints_replace_the_steps_that_they_concern_and_no_other(bench: Bench) ->
     changed = {name for name in ours if ours[name][0] is not plain[name][0]}
     results = {"/b-collector", "/c-collector"}
     inner = {"/a", "/c", "/c/__transfer__/file", "/c/__transfer__/trace", "/b/file-scatter", "/b/out-gather"}
-    assert changed == inner | results
+    assert changed == inner | results | {"/c/__schedule__"}
+    assert ours["/c/__schedule__"] == (StreamingScheduleStep, *plain["/c/__schedule__"][1:])
     assert ours["/a"][0] is StreamingExecuteStep
     assert ours["/b/file-scatter"][0] is StreamingScatterStep
     assert ours["/b/out-gather"][0] is OrderedGatherStep
@@ -357,6 +359,11 @@ def test_the_seam() -> None:
     assert parameters(ExecuteStep._execute_command) == ["self", "job", "connectors"]
     assert "self._execute_command(job, connectors)" in inspect.getsource(ExecuteStep._run_job)
     assert parameters(ScheduleStep._set_job_directories) == ["self", "connector", "locations", "job"]
+    assert parameters(_streamflow.schedule_once) == ["self", "job"]
+    scheduled = inspect.getsource(ScheduleStep._schedule)
+    assert "scheduler.schedule(" in scheduled
+    assert "self._set_job_directories(" in scheduled
+    assert scheduled.lstrip().startswith("@recoverable")
     check = ["inputs", "input_ports", "inputs_map", "connectors", "unfinished"]
     assert parameters(ExecuteStep._check_inputs) == ["self", *check]
     assert parameters(ExecuteStep._run_job) == ["self", "job", "inputs", "connectors"]

@@ -73,6 +73,10 @@ def test_what_is_no_answer_of_df(said: str) -> None:
         ),
         (ROOMY + "probe: sh: dd: not found", None),
         (ROOMY + "probe: dd: failed to open '/w/.x': Permission denied", None),
+        (
+            ROOMY + "probe above: sh: cannot create /.x: Permission denied",
+            "takes no more files (Permission denied): /w on hosts/host",
+        ),
     ],
 )
 def test_a_host_is_asked(said: str, told: str | None) -> None:
@@ -136,12 +140,13 @@ async def test_nothing_is_left_if_a_look_for_space_is_interrupted(
 
 
 @PLACES
-async def test_a_quota_is_seen(tmp_path: Path, location: ExecutionLocation) -> None:
-    """`df` tells of free space all the same."""
+@pytest.mark.parametrize("name", [".", "missing"])
+async def test_a_quota_is_seen(tmp_path: Path, location: ExecutionLocation, name: str) -> None:
+    """`df` tells of free space all the same. A work directory that cannot be made is missing."""
     if not may_mount():
         pytest.skip("no file system can be served")
     (backing := tmp_path / "backing").touch()
     (place := tmp_path / "place").mkdir()
     with served(backing, place, "quota", 0, tmp_path / "flag"):
-        said = await told_if_full(cast(Any, Node()), location, str(place), str(place))
-    assert said.startswith(f"Its file system takes no more files (Disk quota exceeded): {place} on ")
+        said = await told_if_full(cast(Any, Node()), location, str(place / name), str(place / name))
+    assert said.startswith(f"Its file system takes no more files (Disk quota exceeded): {place / name} on ")
