@@ -266,6 +266,21 @@ def test_a_serve_of_another_user_says_who_it_is(place: Path) -> None:
         wait_for(lambda: running.ask("j")["event"] == "ready", "the job")
 
 
+@needs_root
+def test_each_file_that_is_moved_into_place_is_committed(place: Path) -> None:
+    """`mv` exits then. The kernel lets no user but root examine a process that exits."""
+    place.chmod(0o1777)
+    (out := place / "out").mkdir()
+    os.chown(out, STRANGER, STRANGER)
+    script = f"cd {out}; for i in $(seq 40); do echo $i > new; mv new f$i; done; exec sleep 600"
+    with conversation(place, wrapper=AS_STRANGER) as running:
+        job = running.shell("j", script, wrapper=AS_STRANGER, outputs=[output(out, "f*", "on_close")])
+        wait_for(lambda: len(job.named("committed")) == 40, "all commits")
+        assert not any(event["at_end"] for event in job.named("committed"))
+        job.cancel()
+        assert job.wait() != 0
+
+
 # Stands for a file with a capability, as `setcap cap_net_raw+p` makes it.
 CAPABLE = 0
 AS_STRANGER = ["setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}", "--clear-groups"]

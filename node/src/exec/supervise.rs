@@ -37,7 +37,7 @@ use crate::gate::Launcher;
 use crate::inputs::feed::{Feeder, Need, PAUSE};
 use crate::outputs::directories::existing;
 use crate::outputs::token::Token;
-use crate::processes::open_files::writes_any;
+use crate::processes::open_files::{writing, Writing};
 use crate::processes::tree::{self, Process};
 use crate::processes::usage::{own_cpu, Spent};
 use crate::processes::watchdog::Watchdog;
@@ -558,7 +558,7 @@ impl<'a> Supervisor<'a> {
             reads: !read.is_empty() || self.inputs.gates.handler.holds_somebody(),
             streamed: read.iter().map(|feeder| feeder.streamed()).sum(),
             full: read.iter().any(|feeder| matches!(feeder.need, Need::Space | Need::Pause)),
-            writes: writes_any(&processes, &files),
+            writes: writing(&processes, &files) != Writing::No,
             exits: processes.iter().any(|process| process.vitals.exiting),
         })
     }

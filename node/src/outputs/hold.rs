@@ -50,11 +50,34 @@ const TICK: Duration = Duration::from_millis(4);
 /// either.
 const PUNCTUAL: Duration = Duration::from_millis(20);
 
+/// How a close has become known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sign {
+    /// By a notice of the close.
+    Notice,
+    /// By a notice that the file, which no process writes, was moved into place.
+    Move,
+    /// The same, but a process that exits may have the file open. A notice of the close may follow.
+    EarlyMove,
+    /// By a scan. A notice of the close may follow, or have come.
+    Scan,
+}
+
+impl Sign {
+    /// Whether this sign and an earlier one may tell of the same close.
+    fn replaces(self, earlier: Self) -> bool {
+        match earlier {
+            Self::Scan => self != Self::Scan,
+            Self::EarlyMove => self == Self::Notice,
+            Self::Notice | Self::Move => false,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Held {
     path: PathBuf,
-    /// The close was found by a scan, not by a notice. A notice of a close replaces it.
-    found: bool,
+    sign: Sign,
     /// Living processes that could have closed the file, and how long each had lived at that time.
     suspects: Vec<(ProcessId, Duration)>,
     /// No process has died. The close counts as soon as all of them sleep.
@@ -100,8 +123,8 @@ impl Holder {
         Self { last: first, ..Self::default() }
     }
 
-    /// Takes the closes since the last call, each with whether a scan found it. Returns the closes that count at once.
-    pub fn close(&mut self, closes: &[(PathBuf, bool)], now: Duration, snapshot: Snapshot) -> Vec<PathBuf> {
+    /// Takes the closes since the last call. Returns the closes that count at once.
+    pub fn close(&mut self, closes: &[(PathBuf, Sign)], now: Duration, snapshot: Snapshot) -> Vec<PathBuf> {
         let quiet = !snapshot.deaths_since(&self.last);
         // How they have ended could not be seen.
         let condemned = !quiet && self.rest.rested;
@@ -110,19 +133,21 @@ impl Holder {
         }
         self.rest.fresh = true;
         let suspects = self.see(now, &snapshot);
-        let any_found = self.held.iter().any(|held| held.found);
-        for (path, found) in closes {
-            if *found && self.held.iter().any(|held| held.path == *path) {
+        let may_be_replaced = |held: &Held| matches!(held.sign, Sign::EarlyMove | Sign::Scan);
+        let mut any_may_be_replaced = self.held.iter().any(may_be_replaced);
+        for (path, sign) in closes {
+            if *sign == Sign::Scan && self.held.iter().any(|held| held.path == *path) {
                 continue;
             }
-            if any_found && !found {
-                self.held.retain(|held| !held.found || held.path != *path);
+            if any_may_be_replaced && *sign != Sign::Scan {
+                self.held.retain(|held| held.path != *path || !sign.replaces(held.sign));
             }
+            any_may_be_replaced |= matches!(sign, Sign::EarlyMove | Sign::Scan);
             self.held.push(Held {
                 path: path.clone(),
-                found: *found,
+                sign: *sign,
                 suspects: suspects.clone(),
-                quiet: quiet && !found,
+                quiet: quiet && matches!(sign, Sign::Notice | Sign::Move),
                 condemned,
                 since: now,
                 reviews: 0,
@@ -312,7 +337,7 @@ mod tests {
         for now in 0..200 {
             let at = course.iter().rev().find(|(from, _)| *from <= now).unwrap();
             let accepted = match now {
-                0 => holder.close(&[("/o/a".into(), false)], ms(now), tree(at.1)),
+                0 => holder.close(&[("/o/a".into(), Sign::Notice)], ms(now), tree(at.1)),
                 _ => holder.review(ms(now), &tree(at.1)),
             };
             if !accepted.is_empty() {
@@ -371,7 +396,7 @@ mod tests {
     #[test]
     fn time_in_which_nobody_looks_does_not_count() {
         let mut holder = Holder::new(tree(&[(1, BUSY)]));
-        assert!(holder.close(&[("/o/a".into(), false)], ms(0), tree(&[(1, BUSY)])).is_empty());
+        assert!(holder.close(&[("/o/a".into(), Sign::Notice)], ms(0), tree(&[(1, BUSY)])).is_empty());
         // The whole job is frozen for a second.
         let counted = counted_when_due(&mut holder, 1000..1100, |_| tree(&[(1, BUSY)]));
         assert!(matches!(counted[..], [1025..1060]), "{counted:?}");
@@ -381,7 +406,7 @@ mod tests {
     fn time_without_a_processor_does_not_count() {
         let waits = |ran, waited| tree(&[(1, ProcessState { turns: Some((ms(ran), ms(waited))), ..BUSY })]);
         let mut holder = Holder::new(waits(3, 0));
-        assert!(holder.close(&[("/o/a".into(), false)], ms(0), waits(3, 0)).is_empty());
+        assert!(holder.close(&[("/o/a".into(), Sign::Notice)], ms(0), waits(3, 0)).is_empty());
         // The process runs in one of ten milliseconds.
         let counted = counted_when_due(&mut holder, 1..700, |at| waits(3 + at / 10, at * 9 / 10));
         assert!(matches!(counted[..], [500..510]), "{counted:?}");
@@ -394,7 +419,7 @@ mod tests {
         let mut accepted = Vec::new();
         for number in 0..2000 {
             let now = Duration::from_micros(200 * number);
-            let closed = [(PathBuf::from(format!("/o/{number}")), false)];
+            let closed = [(PathBuf::from(format!("/o/{number}")), Sign::Notice)];
             let some = holder.close(&closed, now, tree(&[(1, BUSY)])).len();
             accepted.extend((some > 0).then_some(some));
         }
@@ -408,7 +433,7 @@ mod tests {
         let close = |holder: &mut Holder, now: Duration, tree: Snapshot| {
             let naps = holder.rest(now);
             let path = PathBuf::from(format!("/o/{}", now.as_micros()));
-            (naps, holder.close(&[(path, false)], now, tree))
+            (naps, holder.close(&[(path, Sign::Notice)], now, tree))
         };
         let rush = |processes: &[(i32, ProcessState)]| {
             let mut holder = Holder::new(tree(processes));
@@ -437,7 +462,7 @@ mod tests {
     #[test]
     fn success_releases() {
         let mut holder = Holder::new(tree(&[(1, BUSY)]));
-        assert!(holder.close(&[("/o/a".into(), false)], Duration::ZERO, tree(&[(1, DYING)])).is_empty());
+        assert!(holder.close(&[("/o/a".into(), Sign::Notice)], Duration::ZERO, tree(&[(1, DYING)])).is_empty());
         assert_eq!(holder.next_review(), None);
         assert_eq!(holder.release(), [PathBuf::from("/o/a")]);
     }
@@ -445,13 +470,30 @@ mod tests {
     #[test]
     fn a_close_replaces_a_find() {
         let mut holder = Holder::new(tree(&[(1, LIVE)]));
-        assert!(holder.close(&[("/o/a".into(), true)], ms(0), tree(&[(1, LIVE)])).is_empty());
-        assert_eq!(holder.close(&[("/o/a".into(), false)], ms(1), tree(&[(1, LIVE)])).len(), 1);
+        assert!(holder.close(&[("/o/a".into(), Sign::Scan)], ms(0), tree(&[(1, LIVE)])).is_empty());
+        assert_eq!(holder.close(&[("/o/a".into(), Sign::Notice)], ms(1), tree(&[(1, LIVE)])).len(), 1);
         assert_eq!(holder.next_review(), None);
-        assert!(holder.close(&[("/o/b".into(), true)], ms(2), tree(&[(1, LIVE)])).is_empty());
+        assert!(holder.close(&[("/o/b".into(), Sign::Scan)], ms(2), tree(&[(1, LIVE)])).is_empty());
         for at in [3, 5, 12, 27] {
             assert!(holder.review(ms(at), &tree(&[(1, LIVE)])).is_empty());
         }
         assert_eq!(holder.review(ms(52), &tree(&[(1, LIVE)])), [PathBuf::from("/o/b")]);
+    }
+
+    #[test]
+    fn a_move_counts_once_beside_other_closes() {
+        use Sign::{EarlyMove, Move, Notice};
+        let counts = |signs: &[Sign]| {
+            let mut holder = Holder::new(tree(&[(1, BUSY)]));
+            let close =
+                |(at, sign): (u64, &Sign)| holder.close(&[("/o/a".into(), *sign)], ms(at), tree(&[(1, BUSY)])).len();
+            let early: usize = (0..).zip(signs).map(close).sum();
+            early + (20..90).map(|at| holder.review(ms(at), &tree(&[(1, BUSY)])).len()).sum::<usize>()
+        };
+        assert_eq!(counts(&[EarlyMove]), 1);
+        assert_eq!(counts(&[Notice, EarlyMove]), 2);
+        assert_eq!(counts(&[EarlyMove, Notice]), 1);
+        assert_eq!(counts(&[EarlyMove, EarlyMove]), 2);
+        assert_eq!(counts(&[EarlyMove, Move, Notice]), 2);
     }
 }

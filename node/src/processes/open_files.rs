@@ -14,14 +14,29 @@ use crate::sys::raw;
 /// The positions at which processes read each file.
 pub type Positions = HashMap<FileId, HashSet<u64>>;
 
-/// Whether one of `processes` has one of `paths` open for writing. True if a process may not be examined.
-pub fn writes_any(processes: &[Process], paths: &[impl AsRef<Path>]) -> bool {
+/// Whether processes have files open for writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writing {
+    No,
+    /// A process is exiting, and may not be examined. It writes no more, and closes what it has open.
+    Ending,
+    /// One has, or may not be examined.
+    Yes,
+}
+
+/// Whether `processes` have one of `paths` open for writing. What exits belongs to root; others may not examine it.
+pub fn writing(processes: &[Process], paths: &[impl AsRef<Path>]) -> Writing {
     let files: HashSet<FileId> = paths.iter().filter_map(file_id).collect();
-    let open = |process: &Process| match descriptors(process.id.pid, 0o200, &files) {
-        Ok(found) => !found.is_empty(),
-        Err(error) => error.kind() == ErrorKind::PermissionDenied,
-    };
-    !files.is_empty() && processes.iter().filter(|process| !process.zombie).any(open)
+    let mut found = Writing::No;
+    for process in processes.iter().filter(|process| !process.zombie && !files.is_empty()) {
+        match descriptors(process.id.pid, 0o200, &files) {
+            Ok(open) if open.is_empty() => {}
+            Err(error) if error.kind() != ErrorKind::PermissionDenied => {}
+            Err(_) if tree::is_exiting(process.id) => found = Writing::Ending,
+            _ => return Writing::Yes,
+        }
+    }
+    found
 }
 
 /// Whether one of `processes` has one of `files` open for writing. A process that may not be examined does not count.

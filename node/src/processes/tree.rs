@@ -50,6 +50,11 @@ pub fn is_gone(id: ProcessId) -> bool {
     }
 }
 
+/// Whether a process exits, or has ended.
+pub fn is_exiting(id: ProcessId) -> bool {
+    read(id.pid).is_none_or(|process| process.id != id || process.vitals.exiting)
+}
+
 /// Reads the `stat` file of a process or of a thread.
 fn read_stat(pid: i32, file: &File) -> Option<Process> {
     let mut buffer = [0_u8; 1024];

@@ -13,10 +13,10 @@ use super::announcer::Announcer;
 use super::processes::Processes;
 use crate::outputs::commit::{self, Decision, Fact, Tracker};
 use crate::outputs::directories::{existing, Change, OutputWatch, What};
-use crate::outputs::hold::Holder;
+use crate::outputs::hold::{Holder, Sign};
 use crate::outputs::token::Token;
 use crate::outputs::window::Window;
-use crate::processes::open_files::writes_any;
+use crate::processes::open_files::{writing, Writing};
 use crate::processes::snapshot::Snapshot;
 use crate::protocol::event::{Event, EventLog};
 use crate::protocol::job::Job;
@@ -93,8 +93,7 @@ impl<'a> Outputs<'a> {
     /// * `closes` - closes may count, because nothing ends the job
     pub fn take(&mut self, changes: Vec<Change>, closes: bool, now: Duration, processes: &mut Processes) {
         let living = if changes.iter().any(Change::is_close) { processes.look() } else { Vec::new() };
-        let unwritten = |path: &PathBuf| !writes_any(&living, &[path]);
-        let mut closed: Vec<(PathBuf, bool)> = Vec::new();
+        let mut closed: Vec<(PathBuf, Sign)> = Vec::new();
         for Change { path, what } in changes {
             if what == What::Gone {
                 self.holder.forget(&path);
@@ -103,9 +102,17 @@ impl<'a> Outputs<'a> {
                 continue;
             }
             self.exists(&path);
-            if what == What::Closed || (matches!(what, What::Placed | What::Found) && unwritten(&path)) {
-                closed.push((path, what == What::Found));
-            }
+            let sign = match what {
+                What::Closed => Some(Sign::Notice),
+                What::Placed | What::Found => match (writing(&living, &[&path]), what) {
+                    (Writing::Yes, _) => None,
+                    (_, What::Found) => Some(Sign::Scan),
+                    (Writing::No, _) => Some(Sign::Move),
+                    (Writing::Ending, _) => Some(Sign::EarlyMove),
+                },
+                What::Exists | What::Gone => None,
+            };
+            closed.extend(sign.map(|sign| (path, sign)));
         }
         if closes && !closed.is_empty() {
             let counted = self.holder.close(&closed, now, processes.snapshot(living));
