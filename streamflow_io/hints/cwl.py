@@ -408,7 +408,10 @@ def _files_of_record(type_: CWLObject) -> dict[str, bool]:
     if len(records) != 1 or not hasattr(records[0], "fields"):
         return {}
     files = (each for each in records[0].fields or () if "File" in _types(each.type_))
-    return {str(each.name).rpartition("/")[2].rpartition("#")[2]: bool(each.streamable) for each in files}
+    # Fields have no `streamable` in CWL v1.0.
+    return {
+        str(each.name).rpartition("/")[2].rpartition("#")[2]: bool(getattr(each, "streamable", False)) for each in files
+    }
 
 
 def _globs(process: CWLObject, parameter: CWLObject) -> Iterator[str]:

@@ -104,3 +104,12 @@ def test_a_file_of_a_record_may_be_missing(bench: Bench) -> None:
     document["outputs"]["said"] = {"type": "File", "outputSource": "second/said"}
     _, ours = bench.run_both(document)
     assert ours.time("read a1") < ours.time("end")
+
+
+def test_a_record_in_the_oldest_cwl(bench: Bench) -> None:
+    """In CWL v1.0 fields of a record have no `streamable`."""
+    make = maker({name: written(name) for name in FILES}, [streaming({"port": "pair", "mode": "no_update"})])
+    whole = reader(pair={"type": record({name: {"type": "File"} for name in FILES})})
+    document = steps(make, whole, {"pair": "make/pair"}) | {"cwlVersion": "v1.0"}
+    _, ours = bench.run_both(document)
+    assert ours.ok
