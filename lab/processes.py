@@ -11,13 +11,13 @@ _PIECE = 1 << 17
 
 
 def of_processes(*files: str) -> Iterator[tuple[int, list[bytes]]]:
-    """Read files in `/proc`, of each process that is there and lets us read them.
+    """Read files in `/proc`, of each process that is there. A file that we may not read has no content.
 
     Many tests ask for it at their end, when many processes run for other tests: no more is done than must be.
     """
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
-            yield int(name), [_content(f"/proc/{name}/{file}") for file in files]
+            yield int(name), [_readable(f"/proc/{name}/{file}") for file in files]
 
 
 def find_processes(file: str, pattern: re.Pattern[bytes]) -> list[int]:
@@ -31,6 +31,13 @@ def is_dead(pid: int) -> bool:
         return _content(f"/proc/{pid}/stat").rpartition(b")")[2].split()[0] == b"Z"
     except OSError:
         return True
+
+
+def _readable(path: str) -> bytes:
+    try:
+        return _content(path)
+    except PermissionError:
+        return b""
 
 
 def _content(path: str) -> bytes:

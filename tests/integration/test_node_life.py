@@ -16,6 +16,8 @@ import pytest
 
 from lab.node import Node, built, ended, lock_events, node_binary, output, wait_for
 
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to see the files of the node runtime")
+
 #: A tree of processes that each ignore SIGTERM or do not; the main one tells when all run.
 TREE = "(sleep 600 & sleep 600) & sleep 600 & sh -c 'setsid sleep 600 & wait' & echo up > {}; wait"
 
@@ -376,6 +378,7 @@ def test_serve_is_quick(runtime: Node) -> None:
     assert sorted(delays)[len(delays) // 10] < 0.005, delays
 
 
+@needs_root
 def test_finished_jobs_cost_serve_nothing(runtime: Node) -> None:
     def descriptors() -> int:
         return len(os.listdir(f"/proc/{runtime.server.pid}/fd"))

@@ -20,6 +20,7 @@ from lab.processes import is_dead
 
 MB = 10**6
 STRANGER = 65534
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to see the files of the node runtime")
 
 MMAP = """
 import mmap, sys
@@ -303,6 +304,7 @@ def test_a_job_that_may_not_be_looked_into_runs_as_it_does(strangers: Node) -> N
     assert "Permission denied" in str(warning["message"])
 
 
+@needs_root
 def test_nobody_stays_paused_or_is_left_where_exec_can_open_nothing(runtime: Node, tmp_path: Path) -> None:
     jobs = []
     for rate in (0.2, 6):

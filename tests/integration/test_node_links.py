@@ -43,6 +43,8 @@ from lab.node_links import (
 from lab.stream_programs import SPEEDS
 from streamflow_io.runtime.conversing import Certificate
 
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to see the files of the node runtime")
+
 OTHER = Certificate.make()
 
 
@@ -531,6 +533,7 @@ def test_where_it_listens(tmp_path: Path, arguments: list[str], connection: str 
     assert re.search(value, ready[field])
 
 
+@needs_root
 def test_without_the_option_nobody_listens(tmp_path: Path) -> None:
     with node(tmp_path) as running:
         assert running.address == ""

@@ -16,6 +16,8 @@ import pytest
 from lab.node import Job, Node, built, ended, output, wait_for
 from lab.stream_programs import READER, SPEEDS, WRITER
 
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to see the files of the node runtime")
+
 #: A soft limit that a process may raise.
 FEW_FILES = ["prlimit", "--nofile=40:1000"]
 
@@ -375,6 +377,7 @@ def test_an_input_may_be_opened_twice_before_it_is_read(runtime: Node) -> None:
         assert (producer.wait(), job.wait()) == (0, 0)
 
 
+@needs_root
 def test_nothing_is_left_by_a_wrapper_that_gets_no_descriptor_more(runtime: Node) -> None:
     """The fixture looks for it. What is read again after its end needs a FIFO that is watched; this one has none."""
     base, path, target = runtime.base, runtime.base / "out" / "p", runtime.base / "in" / "f"

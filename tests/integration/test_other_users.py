@@ -75,6 +75,7 @@ def test_a_directory_of_a_project(place: Path, monkeypatch: pytest.MonkeyPatch, 
     assert stranger(project) == f"others may write to {project}, which is not sticky"
 
 
+@needs_root
 @pytest.mark.parametrize("who", ["a stranger", "all"])
 def test_where_temporary_files_are_not_safe_it_is_plain_streamflow(bench: Bench, place: Path, who: str) -> None:
     temporary = place / "tmp"

@@ -770,6 +770,7 @@ def test_a_lock_that_somebody_keeps_again_and_again(
     assert run.failures == ["another process has held its lock for 0.5 s"]
 
 
+@needs_root
 def test_directories_that_are_not_safe(of_all: SharedDirectory, runs: Runs) -> None:
     def refused() -> str:
         run = runs(shared=of_all)
