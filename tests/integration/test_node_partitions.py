@@ -119,7 +119,21 @@ def test_a_file_that_changes_while_it_is_split(runtime: Node, of: Path) -> None:
     script = f"say('{{\"path\": \"a\", \"extents\": []}}\\n')\ntime.sleep(0.02)\nopen('{of}', 'a').write('x')"
     job = split(runtime, of, script)
     assert job.wait() == 75
-    assert "has another size than when it was cut" in str(job.exit()["message"])
+    assert str(job.exit()["message"]).endswith("has another size than when it was cut into parts [SFIO-P006]")
+
+
+def test_a_link_that_the_command_replaces(runtime: Node, of: Path) -> None:
+    """A file in the place of the link is split if it is there before the first part is said."""
+    script = f"open('{of}.own', 'w').write('own')\nos.replace('{of}.own', '{of}')\n"
+    say = 'say(\'{"path": "a", "extents": [[0, 3]]}\\n\')\ntime.sleep(0.02)\n'
+    target = of.rename(f"{of}.target")
+    of.symlink_to(target)
+    assert split(runtime, of, script + say).wait() == 0
+    of.unlink()
+    of.symlink_to(target)
+    late = split(runtime, of, say + "time.sleep(0.5)\n" + script, name="late")
+    assert late.wait() == 75
+    assert "was replaced after it was cut into parts" in str(late.exit()["message"])
 
 
 @TARGETS

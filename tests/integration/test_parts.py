@@ -6,6 +6,7 @@ import io
 from pathlib import Path
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from lab.cwl import Document, found, tool, workflow
@@ -46,15 +47,16 @@ def session(**rule: Any) -> Document:
     return {"class": "sfio:ReadSession", "rules": [{"port": "chunks", "of": "reads", **rule}]}
 
 
-def split(directory: Path, mode: str = "says", *hints: Document, after: str = "") -> Document:
+def split(directory: Path, mode: str = "says", *hints: Document, before: str = ":", after: str = "") -> Document:
     """The tool that splits.
 
+    :param before: what it does first
     :param after: what it does then
     """
     program = directory / "split.py"
     program.write_text(SPLIT)
     return tool(
-        f'note split; python3 -S -E {program} "$reads" "$each" {mode}; {after}',
+        f'note split; {before}; python3 -S -E {program} "$reads" "$each" {mode}; {after}',
         {"reads": "File", "each": "int"},
         {"chunks": found("chunk-*.txt", "File[]")},
         hints=list(hints or (session(),)),
@@ -177,6 +179,14 @@ def test_the_file_changes_before_its_parts_are_read(bench: Bench, tmp_path: Path
     assert "its input `chunk` is a part of a file that has changed since it was cut" in ours.errors, ours.errors
     assert ours.files == {}
     assert bench.leftovers() == []
+
+
+@pytest.mark.parametrize("intermediates", ["keep", "remove"])
+def test_a_program_that_edits_its_file_first(bench: Bench, tmp_path: Path, intermediates: str) -> None:
+    """The program edits a file of its own, in the place of the link to its input, and splits that."""
+    document = then_joined(tmp_path, split(tmp_path, before="sed -i 's/^/a longer line /' \"$reads\""))
+    bench.run_both(document, job(tmp_path), config={"intermediates": intermediates})
+    assert written(bench) == []
 
 
 def test_without_a_node_runtime_files_are_written(bench: Bench, tmp_path: Path) -> None:

@@ -150,7 +150,11 @@ pub fn digest_of(file: &File, pieces: &[Piece]) -> io::Result<Digest> {
 #[derive(Debug)]
 enum Cut {
     /// The file is final, and had this identity.
-    Final(Identity),
+    Final {
+        identity: Identity,
+        /// The path is a link, which the command may replace by a file of its own before the first part is announced.
+        is_link: bool,
+    },
     /// The file is still written, and is opened when the first part is announced.
     Growing(Option<File>),
 }
@@ -182,7 +186,8 @@ impl<'a> Parts<'a> {
             if !of.is_file() {
                 return Err(at("of", &request.of, "is no regular file".into()));
             }
-            Cut::Final(Identity::of(&of))
+            let is_link = fs::symlink_metadata(&request.of).is_ok_and(|found| found.is_symlink());
+            Cut::Final { identity: Identity::of(&of), is_link }
         };
         let made = OpenOptions::new().read(true).append(true).create_new(true).mode(0o600).open(&request.file);
         let file = made.map_err(|error| at("file", &request.file, error.to_string()))?;
@@ -218,8 +223,16 @@ impl<'a> Parts<'a> {
 
     /// Returns the identity of the file that is cut: the first one of a final file, the present one of a growing file.
     fn look(&mut self) -> Result<Identity, String> {
+        let announced = self.lines.number > 0;
         let file = match &mut self.cut {
-            Cut::Final(identity) => return Ok(*identity),
+            Cut::Final { identity, is_link } => {
+                let is_own = |found: &Metadata| *is_link && !announced && found.is_file();
+                if fs::symlink_metadata(&self.request.of).is_ok_and(|found| is_own(&found)) {
+                    let of = settled(&self.request.of).map_err(|error| cannot_read(&self.request.of, &error))?;
+                    *identity = Identity::of(&of);
+                }
+                return Ok(*identity);
+            }
             Cut::Growing(Some(file)) => file,
             Cut::Growing(none) => {
                 let opened =
@@ -275,7 +288,7 @@ impl<'a> Parts<'a> {
             Err(_) => Some("is gone"),
         };
         match changed.filter(|_| self.lines.number > 0) {
-            Some(how) => Err(format!("{} {how}", of.display())),
+            Some(how) => Err(format!("{} {how} [SFIO-P006]", of.display())),
             None => Ok(()),
         }
     }
@@ -284,7 +297,7 @@ impl<'a> Parts<'a> {
     /// command.
     fn difference(&self, now: &Identity) -> Option<&'static str> {
         match &self.cut {
-            Cut::Final(before) => before.difference(now),
+            Cut::Final { identity, .. } => identity.difference(now),
             Cut::Growing(file) => Identity::of(&file.as_ref()?.metadata().ok()?).replaced(now),
         }
     }
