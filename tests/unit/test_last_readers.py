@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import posixpath
 import shutil
 import subprocess
@@ -642,11 +643,30 @@ def test_what_a_location_says_of_its_directories(tmp_path: Path, shell: list[str
     (full / "x").symlink_to("../b")
     (full / "d" / "\udcff").symlink_to("/a\nb")
     said = subprocess.run([*shell, "-c", _LOOK, "sh", full, none, none / "further"], check=True, capture_output=True)
-    found = dict(_read(said.stdout))
+    found = dict(_read(said.stdout, "host"))
     assert found.keys() == {str(full), str(none)}
     assert found[str(full)].links == {"x": "../b", "d/\udcff": "/a\nb"}
     assert 4096 <= found[str(full)].bytes <= 65536
     assert found[str(none)] == DirectoryContents({}, 0)
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
+def test_a_location_says_which_files_have_several_names(tmp_path: Path, shell: list[str]) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    for place in (one, other):
+        place.mkdir()
+        (place / "alone").write_text("x")
+        (place / "link").symlink_to("alone")
+    (one / "a\nb").write_bytes(b"x" * 2**20)
+    (other / "c").hardlink_to(one / "a\nb")
+    (other / "d").hardlink_to(one / "a\nb")
+    said = subprocess.run([*shell, "-c", _LOOK, "sh", one, other], check=True, capture_output=True)
+    found = dict(_read(said.stdout, "host"))
+    here = os.stat(other / "c")
+    expected = {("host", here.st_dev, here.st_ino): here.st_blocks * 512}
+    for place in (one, other):
+        assert found[str(place)].linked == expected
+        assert found[str(place)].links == {"link": "alone"}
 
 
 def test_a_file_with_two_names_in_a_directory_counts_once(tmp_path: Path) -> None:
@@ -666,17 +686,17 @@ def test_a_link_that_may_lead_back_through_another_link(tmp_path: Path) -> None:
         (place / "link").symlink_to(text)
         said = subprocess.run(["sh", "-c", _LOOK, "sh", place], check=True, capture_output=True).stdout
         assert (_look(str(place)) is None) is (number > 0)
-        assert bool(dict(_read(said))) is (number == 0)
+        assert bool(dict(_read(said, "host"))) is (number == 0)
 
 
 def test_a_part_of_an_answer_is_no_answer() -> None:
     whole = b"/w/a\0" + b"4\0" + b"/w/a/x\0" + b"../b\n/.\0" + b"\0" + b"0\0" + b"end\0"
-    assert dict(_read(whole))["/w/a"].links == {"x": "../b"}
+    assert dict(_read(whole, "host"))["/w/a"].links == {"x": "../b"}
     for length in range(len(whole)):
         with pytest.raises(WorkflowExecutionException, match="is missing"):
-            dict(_read(whole[:length]))
+            dict(_read(whole[:length], "host"))
     for wrong in (whole.replace(b"\0" + b"0\0end", b"\0" + b"1\0end"), whole.replace(b"../b\n", b"")):
-        assert not dict(_read(wrong))
+        assert not dict(_read(wrong, "host"))
 
 
 def test_a_ref_is_the_same_whatever_stands_before_the_name() -> None:

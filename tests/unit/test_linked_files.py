@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from streamflow_io.storage.intermediates.linked_files import FileNumber, LinkedFiles
 
-SIZES = {(1, number): 10**number for number in range(4)}
+SIZES = {("", 1, number): 10**number for number in range(4)}
 LOOKS = st.lists(st.tuples(st.sampled_from("abc"), st.frozensets(st.sampled_from([*SIZES]))))
 
 
 def test_the_last_directory_counts() -> None:
     """The other directories are removed before it, as a rule."""
-    linked, file = LinkedFiles(), {(1, 1): 7}
+    linked, file = LinkedFiles(), {("", 1, 1): 7}
     assert linked.seen("a", file) == (0, {})
     assert linked.seen("b", file) == (0, {"a": -7})
     assert linked.seen("a", file) == (7, {})
@@ -24,7 +24,7 @@ def test_the_last_directory_counts() -> None:
 
 
 def test_a_file_that_is_left_counts_for_another_directory() -> None:
-    linked, file = LinkedFiles(), {(1, 1): 7}
+    linked, file = LinkedFiles(), {("", 1, 1): 7}
     linked.seen("a", file)
     linked.seen("b", file)
     assert linked.seen("b", {}) == (0, {"a": 7})

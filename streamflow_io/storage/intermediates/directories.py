@@ -22,6 +22,7 @@ from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.exception import WorkflowExecutionException
 
 from streamflow_io.files import stranger
+from streamflow_io.runtime.locations import node_name
 
 from .linked_files import FileNumber
 
@@ -43,13 +44,15 @@ test -n "$at" || exit 0; at=${at%/*}; done ) || was=1; return $was; }
 """
     + _MOUNTED
 )
-# `du` counts blocks of 1024 bytes. A link that has been read ends with "/.", which no path does. The end of
-# the answer is marked: a link that is missed would cost the file behind the link.
+# `du` counts blocks of 1024 bytes. A link that has been read ends with "/.", which no path does. The files with several
+# names stand behind the path "/". Without a program `stat` there are none. The end of the answer is marked: a link that
+# is missed would cost the file behind the link.
 _LOOK = f"""{CHECKS}for d; do
 if test -d "$d" && test ! -L "$d"; then
 if safe "${{d%/*}}" && ! mounted "$d"; then
 set -- $(du -sk "$d" 2>/dev/null); printf '%s\\0%s\\0' "$d" "${{1:-0}}"
-find "$d" -type l -exec sh -c 'for l; do printf "%s\\0" "$l"; readlink "$l"; printf "/.\\0"; done' sh {{}} + 2>/dev/null
+find "$d" -type l -exec sh -c 'for l; do printf "%s\\0" "$l"; readlink "$l"; printf "/.\\0"; done' sh {{}} + \
+-o -type f -links +1 -exec sh -c 'printf "/\\0"; stat -c "%d %i %b" "$@"; printf "/.\\0"' sh {{}} + 2>/dev/null
 printf '\\0%s\\0' $?; fi
 elif ls "${{d%/*}}/." >/dev/null 2>&1; then printf '%s\\0%s\\0\\0%s\\0' "$d" 0 0; fi; done; printf 'end\\0'"""
 #: Removes the directory `$d`, also one in which the user may not write.
@@ -67,7 +70,7 @@ class DirectoryContents(Struct, frozen=True):
 
     :ivar links: the symbolic links with their texts, by path relative to the directory
     :ivar bytes: of its files
-    :ivar linked: the bytes of those files that have several names, on the driver's node
+    :ivar linked: the bytes of those files that have several names
     """
 
     links: Mapping[str, str]
@@ -89,7 +92,7 @@ async def look(
         return await asyncio.to_thread(_look_here, paths)
     found = dict[str, DirectoryContents]()
     for some in chunks(paths):
-        found.update(_read(await ask(context, location, _LOOK, some)))
+        found.update(_read(await ask(context, location, _LOOK, some), node_name(location)))
     return found
 
 
@@ -156,7 +159,7 @@ def is_mounted_in(directory: str) -> bool:
 
 def _look(directory: str) -> DirectoryContents | None:
     links, errors, is_clear = dict[str, str](), list[OSError](), True
-    # By device and inode: a file may have several names.
+    # A file may have several names.
     sizes, linked = dict[FileNumber, int](), dict[FileNumber, int]()
     for place, directories, files in os.walk(directory, onerror=errors.append):
         for name in (*directories, *files):
@@ -167,9 +170,10 @@ def _look(directory: str) -> DirectoryContents | None:
                     text = links[os.path.relpath(path, directory)] = os.readlink(path)
                     is_clear = is_clear and _is_clear(text)
                 elif stat.S_ISREG(status.st_mode):
-                    sizes[status.st_dev, status.st_ino] = status.st_blocks * 512
+                    number = "", status.st_dev, status.st_ino
+                    sizes[number] = status.st_blocks * 512
                     if status.st_nlink > 1:
-                        linked[status.st_dev, status.st_ino] = status.st_blocks * 512
+                        linked[number] = sizes[number]
             except OSError as error:
                 errors.append(error)
     if not is_clear or any(not isinstance(error, FileNotFoundError) for error in errors):
@@ -253,7 +257,7 @@ def _pattern(path: str) -> str:
     return shlex.quote("".join("\\" + letter if letter in "*?[\\" else letter for letter in path))
 
 
-def _read(said: bytes) -> Iterator[tuple[str, DirectoryContents]]:
+def _read(said: bytes, node: str) -> Iterator[tuple[str, DirectoryContents]]:
     """Read the answer of a location. Directories in which something could not be read are left out.
 
     :raises WorkflowExecutionException: if a part of the answer is missing
@@ -263,12 +267,17 @@ def _read(said: bytes) -> Iterator[tuple[str, DirectoryContents]]:
     fields = iter(said.removesuffix(b"end\0").split(b"\0")[:-1])
     for name in fields:
         directory, size, links, is_whole = os.fsdecode(name), next(fields), dict[str, str](), True
+        linked = dict[FileNumber, int]()
         while link := next(fields):
             text = next(fields).removesuffix(b"/.").removesuffix(b"\n")
+            if link == b"/":
+                numbers = (map(int, line.split()) for line in text.splitlines())
+                linked |= {(node, device, inode): blocks * 512 for device, inode, blocks in numbers}
+                continue
             links[os.path.relpath(os.fsdecode(link), directory)] = os.fsdecode(text)
             is_whole = is_whole and bool(text) and _is_clear(os.fsdecode(text))
         if next(fields) == b"0" and is_whole:
-            yield directory, DirectoryContents(links, int(size) * 1024)
+            yield directory, DirectoryContents(links, int(size) * 1024, linked)
 
 
 def chunks(paths: Sequence[str]) -> Iterator[list[str]]:

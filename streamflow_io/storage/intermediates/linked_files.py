@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-#: A device, and an inode of it.
-FileNumber = tuple[int, int]
+#: A node, a device of the node, and an inode of the device. The driver's node has no name here.
+FileNumber = tuple[str, int, int]
 
 
 class LinkedFiles:
