@@ -42,12 +42,15 @@ class _Collector(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.messages: list[str] = []
+        self.errors: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         message = record.getMessage().replace(", try again with --debug for more information", "").rstrip()
         message = _CONTINUED.sub(" ", message).removeprefix(_SORRY)
         if record.levelno >= logging.WARNING and _NOISE.search(message) is None:
             self.messages.append(message)
+            if record.levelno >= logging.ERROR:
+                self.errors.append(message)
 
 
 def run_cwltool(
@@ -57,7 +60,7 @@ def run_cwltool(
 
     :param version: the CWL version
     :param with_our_schema: check the names and types of the fields of StreamFlow-IO's hints
-    :return: whether all is valid; errors and warnings
+    :return: whether all is valid; the errors, or else the warnings
     """
     if not is_installed:
         return True, (f"{workflow}: only the hints are checked. For all of CWL: {WITH_CWLTOOL}",)
@@ -81,10 +84,10 @@ def run_cwltool(
             code = 1
         except Exception as error:  # cwltool means to catch all exceptions of its own
             code = 1
-            collector.messages.append(f"{workflow}: {said(error)}")
+            collector.errors.append(f"{workflow}: {said(error)}")
     if code != 0 and job is not None and (why := _wrong_job(job)) is not None:
         return False, (why,)
-    return code == 0, tuple(dict.fromkeys(collector.messages))
+    return code == 0, tuple(dict.fromkeys(collector.errors if code != 0 and collector.errors else collector.messages))
 
 
 def _wrong_job(job: str) -> str | None:

@@ -467,6 +467,19 @@ def test_a_plan_of_what_is_no_workflow(bench: Bench, name: str, text: str, messa
     assert f"streamflow-io validate {path.parent}/main.cwl {path.parent}/job.json" in error.allowed
 
 
+def test_a_refusal_is_not_below_warnings(tmp_path: Path) -> None:
+    odd = tool("", {}, {"text": "stdout"}, stdout="${ var name = () => 'text.txt'; return name(); }")
+    odd["requirements"] = [{"class": "InlineJavascriptRequirement"}]
+    document = workflow({}, {"a": {"run": odd, "in": {}}}, {})
+    document["steps"]["b"] = {"run": "bad.cwl", "in": [], "out": []}
+    (tmp_path / "main.cwl").write_text(json.dumps({"cwlVersion": "v1.2", **document}))
+    (tmp_path / "bad.cwl").write_text("cwlVersion: v1.2\nclass: CommandLineTool\ninputs: []\noutputs: 3\n")
+    valid, messages = run_cwltool(str(tmp_path / "main.cwl"), None)
+    assert not valid
+    (message,) = messages
+    assert '"outputs" section is not valid' in message
+
+
 def test_a_plan_of_valid_cwl_that_streamflow_cannot_translate(bench: Bench) -> None:
     """Thus cwltool packs a tool that has an `id` of its own."""
     tool = {"class": "CommandLineTool", "id": "#t.cwl", "baseCommand": "echo", "outputs": []}
