@@ -30,7 +30,7 @@ from streamflow.workflow.port import JobPort
 from streamflow.workflow.token import ListToken, TerminationToken
 from typing_extensions import Self
 
-from streamflow_io._streamflow import find_job_token
+from streamflow_io._streamflow import find_job_token, has_lost_place
 
 from .paths import SMALL_FILE, sha1_of
 from .tokens import file_tokens, file_value
@@ -175,8 +175,28 @@ class EarlyInputInjectorStep(CWLInputInjectorStep):  # type: ignore[misc]
                 return found
         return None
 
+    async def _find_elsewhere(self, job: Job, path: str) -> StreamFlowPath:
+        """Return the file at a path, from another location than those of a job.
+
+        :raises OSError: if there is none
+        """
+        scheduler = self.workflow.context.scheduler
+        target = scheduler.get_allocation(job.name).target
+        available = await scheduler.get_connector(job.name).get_available_locations(service=target.service)
+        lost = {location.name for location in scheduler.get_locations(job.name)}
+        found = await self._find(path, [each.location for name, each in available.items() if name not in lost])
+        if found is None:
+            raise FileNotFoundError(f"no location has {path} any more")
+        return found
+
     async def _read(self, job: Job, early: Token, files: Mapping[str, StreamFlowPath]) -> None:
-        token = await _with_checksums(early, files)
+        try:
+            token = await _with_checksums(early, files)
+        except (OSError, WorkflowExecutionException) as error:
+            if not has_lost_place(self.workflow.context, job.name):
+                raise
+            logger.warning(f"{error}\nThe input {self.name.removesuffix('-injector')} is read on another location")
+            token = await _with_checksums(early, {path: await self._find_elsewhere(job, path) for path in files})
         job_token = find_job_token(job.name, self.get_input_port("__job__").token_list)
         persisted = await self._persist_token(
             token=token, port=self.complete, input_token_ids=get_entity_ids([job_token, early])

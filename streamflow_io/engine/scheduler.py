@@ -38,6 +38,7 @@ from streamflow_io._streamflow import (
     mend_inputs_of_lost_hosts,
     mend_queue_managers,
     mend_shells,
+    own_hosts,
     seconds_left,
     wait_for_hosts,
 )
@@ -342,7 +343,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         _target.set(target)
         try:
             with self._host_use.waiting(target.deployment.name, job_context.job.name):
-                await super()._process_target(target, job_context, hardware_requirement)
+                await self._choose_location(target, job_context, hardware_requirement)
         except NoHostsError as error:
             targets = _targets.get()
             if len(targets) == 1:
@@ -355,6 +356,27 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             await check_room(self.context, set(), job_context.job, targets, hardware_requirement, coreless=False)
             async with self.wait_queue:
                 await self.wait_queue.wait_for(lambda: job_context.scheduled)
+
+    async def _choose_location(
+        self, target: Target, job_context: JobContext, hardware_requirement: HardwareRequirement | None
+    ) -> None:
+        """Choose a location of a target for a job; choose again if a host is lost while StreamFlow looks at each.
+
+        No failure manager could recover the job: the job has no place yet.
+        """
+        connector = self.context.deployment_manager.get_connector(target.deployment.name)
+        while (hosts := own_hosts(connector)) is not None:
+            looked_at = await connector.get_available_locations(service=target.service)
+            try:
+                await super()._process_target(target, job_context, hardware_requirement)
+                return
+            except NoHostsError:
+                raise
+            except WorkflowExecutionException as error:
+                if not any(map(hosts.is_lost, looked_at)):
+                    raise
+                logger.debug(f"Job {job_context.job.name} is placed once more, without a host that is lost: {error}")
+        await super()._process_target(target, job_context, hardware_requirement)
 
     def _refuse(self, job_name: str, deployment: str, why: str) -> None:
         """Note that no host of a deployment will do for a job.

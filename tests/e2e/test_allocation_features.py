@@ -18,7 +18,7 @@ from lab.splits import job
 from tests.e2e.test_allocation import NODE, cores, lose_node, nodes_of, resume
 from tests.e2e.test_intermediates_elsewhere import LIMITED, files
 from tests.e2e.test_intermediates_elsewhere import chain as removed_chain
-from tests.e2e.test_parts_elsewhere import check_virtual, cold_selecting
+from tests.e2e.test_parts_elsewhere import check_sums, check_virtual, cold_selecting
 from tests.e2e.test_parts_elsewhere import scattered as split_and_count
 from tests.e2e.test_storage_bandwidth import IO_TASK, bandwidth
 from tests.e2e.test_streaming import chain as two_steps
@@ -206,21 +206,29 @@ def test_a_job_does_not_wait_for_the_checksum_of_a_file_that_its_node_sees(alloc
     check_gone(allocation)
 
 
-def test_an_input_of_the_workflow_is_looked_at_on_another_node_when_its_node_is_lost(allocation: Site) -> None:
-    """The node is lost while the input is read for its checksum."""
+@pytest.mark.parametrize("is_split", [False, True])
+def test_an_input_of_the_workflow_is_looked_at_on_another_node_when_its_node_is_lost(
+    allocation: Site, is_split: bool
+) -> None:
+    """The node is lost while the input is read for its checksum. Jobs do not wait for that of a file that is split."""
     (programs := allocation.directory / "bin").mkdir()
     began, goes_on = programs / "began", programs / "goes-on"
     (program := programs / "sha1sum").write_text(
-        f'#!/bin/sh\necho "$SLURMD_NODENAME" >> {began}\n'
+        f'#!/bin/sh\n[ $# = 0 ] || echo "$SLURMD_NODENAME" >> {began}\n'
         f'until [ -e {goes_on} ]; do sleep 0.1; done\nPATH=${{PATH#*:}}\nexec sha1sum "$@"\n'
     )
     program.chmod(0o755)
-    (data := allocation.directory / "data.txt").write_text("data\n")
-    port = {"port": "/file", "target": {"deployment": "hpc", "workdir": str(data.parent)}}
+    (inputs := allocation.directory / "inputs").mkdir()
+    if is_split:
+        document, values = cold_selecting(inputs)
+    else:
+        (inputs / "data.txt").write_text("data\n")
+        read = tool('cat "$of" > out.txt', {"of": "File"}, {"out": found("out.txt")})
+        document = workflow({"of": "File"}, {"a": {"run": read, "in": {"of": "of"}}}, {"out": "a/out"})
+        values = {"of": {"class": "File", "path": "inputs/data.txt"}}
+    port = {"port": "/of", "target": {"deployment": "hpc", "workdir": str(allocation.directory)}}
     site = replace(allocation, ports=(port,))
-    read = tool('cat "$file" > out.txt', {"file": "File"}, {"out": found("out.txt")})
-    document = workflow({"file": "File"}, {"a": {"run": read, "in": {"file": "file"}}}, {"out": "a/out"})
-    path = site.write(document, {"file": {"class": "File", "path": data.name}}, io=True, **RETRY)
+    path = site.write(document, values, io=True, **RETRY)
     process = site.start(path, PATH=f"{programs}:{os.environ['PATH']}")
     wait_for(lambda: began.exists() and began.read_text().endswith("\n"), "a look at the input", 60)
     lost = began.read_text().strip()
@@ -231,6 +239,9 @@ def test_an_input_of_the_workflow_is_looked_at_on_another_node_when_its_node_is_
         ours = site.finish(process, path)
     finally:
         resume(site, lost)
-    assert ours.ok, ours.errors
-    assert ours.files == {"out.txt": b"data\n"}
+    if is_split:
+        check_sums(ours, inputs)
+    else:
+        assert ours.ok, ours.errors
+        assert ours.files == {"out.txt": b"data\n"}
     assert len({*began.read_text().split()}) == 2
