@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 from streamflow.core.workflow import Step, Workflow
+from streamflow.cwl.command import CWLCommand
 from streamflow.cwl.transformer import ValueFromTransformer
 from streamflow.workflow.step import ExecuteStep, ScheduleStep, TransferStep
 
@@ -51,7 +52,9 @@ def plan_removal(
         # Jobs that select their parts read these themselves. A read session keeps its file open.
         if partition.is_served
     }
-    return Removal(found, kept, held)
+    # StreamFlow does not check the types of the outputs of an ExpressionTool: each may be a file of its inputs.
+    passing = frozenset(tool.name for tool in tools if not isinstance(tool.command, CWLCommand))
+    return Removal(found, kept, held, passing)
 
 
 def outcomes(plan: Plan) -> list[RemovalOutcome]:

@@ -61,11 +61,13 @@ class Removal(Struct, frozen=True):
     :ivar readers: by step and output: all that can read the output
     :ivar kept: why outputs stay, by step and output
     :ivar held: why nothing of the jobs of a step is removed before the end of the run, by step
+    :ivar passing: the steps whose outputs may be the files that they read
     """
 
     readers: Mapping[tuple[str, str], LastReaders] = field(default_factory=dict)
     kept: Mapping[tuple[str, str], str] = field(default_factory=dict)
     held: Mapping[str, str] = field(default_factory=dict)
+    passing: frozenset[str] = frozenset()
 
     def read_once(self) -> frozenset[tuple[str, str]]:
         """The outputs whose files go, each when the only job that reads the file has ended."""
@@ -73,6 +75,7 @@ class Removal(Struct, frozen=True):
             (step, port)
             for (step, port), readers in self.readers.items()
             if len(readers.jobs) == 1 and not readers.steps and (step, port) not in self.kept and step not in self.held
+            if self.passing.isdisjoint(reader_of(reader.step) for reader in readers.jobs)
         )
 
 
@@ -104,7 +107,11 @@ def outcome(removal: Removal, step: str, port: str) -> RemovalOutcome:
     jobs = {"its jobs": once - ended, "all jobs": ended - {RESULT}}
     when = [f"after {which} of {_named(sorted(names))}" for which, names in jobs.items() if names]
     why = ", and ".join(when) or "when its job has ended: no step reads it"
-    return RemovalOutcome(step, port, True, f"{why}, unless it is a result" if RESULT in ended else why)
+    if RESULT in ended:
+        why = f"{why}, unless it is a result"
+    if passing := sorted(removal.passing & (once | ended)):
+        why = f"{why}, or later: {_named(passing)} may pass it on"
+    return RemovalOutcome(step, port, True, why)
 
 
 def _named(steps: Sequence[str]) -> str:

@@ -13,6 +13,8 @@ import pytest
 from lab import forked
 from lab.cwl import Document, found, side_by_side, streamable, streaming, tool, workflow
 from lab.runs import Bench, Run
+from streamflow_io.commands.plan import plan_file
+from streamflow_io.engine.intermediates import outcomes
 
 REMOVE: Final[Document] = {"config": {"intermediates": "remove"}}
 #: Waits, in a run that removes files, until no job directory has the file any more.
@@ -321,6 +323,15 @@ def test_only_the_smallest_rehearsal_that_waits_for_a_core_keeps_its_files(bench
     told = "Whether /b/i may be read while it is written is not known yet: its files had to go before a core was free"
     assert run.log.count(told) == 1
     assert bench.leftovers() == []
+
+
+def test_the_plan_says_which_files_an_expression_may_pass_on(bench: Bench) -> None:
+    passing = as_step(expression("$({o: inputs.i})", {"i": "File"}, {"o": "File"}), i="a/o")
+    document = workflow({}, {"a": make("a"), "b": passing}, {"b": "b/o"})
+    plan = plan_file(bench.write(document, {}, io=True, **REMOVE)).plans["main"]
+    assert [(each.port, each.why) for each in outcomes(plan)] == [
+        ("o", "after its jobs of /b, or later: /b may pass it on")
+    ]
 
 
 @pytest.mark.parametrize("intermediates", ["remove", "window"])

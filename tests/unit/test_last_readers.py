@@ -724,8 +724,10 @@ def test_outcomes_for_people() -> None:
         "last": LastReaders(steps=frozenset({schedule, result})),
         "dead": LastReaders(),
         "rule": LastReaders(),
+        "passed": LastReaders(frozenset({JobReader("/p/__schedule__", "i", 0), JobReader(schedule, "i", 0)})),
     }
-    removal = Removal({("/a", port): each for port, each in readers.items()}, {("/a", "rule"): "its rule"})
+    found_readers = {("/a", port): each for port, each in readers.items()}
+    removal = Removal(found_readers, {("/a", "rule"): "its rule"}, passing=frozenset({"/p", "/q"}))
     assert {port: (found.goes, found.why) for port in readers for found in [outcome(removal, "/a", port)]} == {
         "once": (True, "after its jobs of /b"),
         "loop": (True, "after all jobs of /b"),
@@ -736,6 +738,7 @@ def test_outcomes_for_people() -> None:
         "last": (True, "after all jobs of /b, unless it is a result"),
         "dead": (True, "when its job has ended: no step reads it"),
         "rule": (False, "its rule"),
+        "passed": (True, "after its jobs of /b and /p, or later: /p may pass it on"),
     }
 
 
@@ -753,6 +756,7 @@ def test_files_that_go_with_one_job() -> None:
     removal = Removal({("/a", port): found for port, found in readers.items()}, {("/a", "kept"): "why"})
     assert removal.read_once() == {("/a", "once")}
     assert replace(removal, held={"/a": "why"}).read_once() == frozenset()
+    assert replace(removal, passing=frozenset({"/b"})).read_once() == frozenset()
 
 
 class Gone(SpaceWatcher):
