@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha1
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lab.cwl import streaming, tool, workflow
+from lab.cwl import NO_CORES, Document, streamable, streaming, tool, workflow
 from lab.disks import disk_of_a_test
 from lab.node import wait_for
 from lab.runs import Bench
@@ -89,6 +90,29 @@ def test_a_reader_that_begins_late(bench: Bench) -> None:
     assert "SFIO-N00" not in run.log
 
 
+def test_two_windows_share_a_small_disk(bench: Bench) -> None:
+    """Each of the windows alone is larger than the disk. The readers go on when the two files grow no more."""
+    seen = "find .. -name '[ab].txt' -size +3M -printf '%s '"
+    rests = f'until one=$({seen}); sleep 0.5; set -- $one; test $# = 2 -a "$one" = "$({seen})"; do :; done'
+    last = tool(f'{rests}; touch "$TRACE.end"', {}, {"o": "stdout"}, stdout="x.txt")
+    steps: dict[str, Document] = {"x": {"run": last, "in": {}}}
+    for name in "ab":
+        write = tool(numbers(60 * MB), {}, {"o": streamable("stdout")}, stdout=f"{name}.txt")
+        steps[name] = {"run": write, "in": {}}
+        steps[2 * name] = reader(f"exec < $i; head -c 9; {WAIT}; sha1sum", f"{name}/o", 2 * name)
+    document = workflow({}, steps, {"a": "aa/o", "b": "bb/o"})
+    for step in steps.values():
+        step["run"]["requirements"].append(NO_CORES)
+    path = bench.write(document, {}, io=True, **WINDOW)
+    with disk_of_a_test(path.parent / "tmp", 40 * MB):
+        run = bench.finish(bench.start(path), path)
+    assert run.ok, run.errors
+    digest = subprocess.check_output(["sh", "-c", f"{numbers(60 * MB)} | tail -c +10 | sha1sum"])
+    expected = b"1\n2\n3\n4\n5" + digest
+    assert run.files == {"aa.txt": expected, "bb.txt": expected}
+    assert "SFIO-N00" not in run.log
+
+
 def test_too_little_room_for_a_test_of_holes(bench: Bench) -> None:
     """The file is kept whole, and what is free stays free for others.
 
@@ -97,7 +121,7 @@ def test_too_little_room_for_a_test_of_holes(bench: Bench) -> None:
     leave = "free=$(df -B1 --output=avail . | tail -n 1); head -c $((free - 600000)) /dev/zero > x.txt"
     until = 'for t in $(seq 600); do test -e "$TRACE.{}" && break; sleep 0.1; done'.format
     steps = {
-        "a": writer(f'{numbers(4 * MB)}; {leave}; touch "$TRACE.full"; {until("told")}'),
+        "a": writer(f'{numbers(2 * MB)}; {leave}; touch "$TRACE.full"; {until("told")}'),
         "b": reader(f"{until('full')}; sha1sum < $i", "a/o", "b"),
     }
     path = bench.write(workflow({}, steps, {"o": "b/o"}), {}, io=True, **WINDOW)

@@ -19,7 +19,7 @@ use nix::errno::Errno;
 use nix::fcntl::{fallocate, FallocateFlags, OFlag};
 use nix::sys::eventfd::EventFd;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
-use nix::sys::statvfs::statvfs;
+use nix::sys::statvfs::{fstatvfs, statvfs};
 use nix::unistd::{lseek, Whence};
 use sha1::{Digest, Sha1};
 use xxhash_rust::xxh3::xxh3_64;
@@ -34,6 +34,8 @@ use crate::sys::threads::{lock, spawn};
 
 /// Blocks have another length in tests. A window has as many blocks then.
 const MEBIBYTE: u64 = 1 << 20;
+/// The blocks that a window has also on a small disk: only whole blocks are discarded.
+const LEAST_BLOCKS: u64 = 2;
 /// Time between two looks at the file and its readers.
 const LOOK: Duration = Duration::from_millis(5);
 /// Time between two looks for other programs that have the file open.
@@ -172,6 +174,15 @@ impl Pacing {
     }
 }
 
+/// The size of a window that is bounded by half of the room for its file: files of several runs share a disk.
+///
+/// # Arguments
+/// * `size` - bytes without the bound
+/// * `left`, `free` - bytes of the file that are kept now, and bytes that are free on its disk
+fn bounded(size: u64, left: u64, free: u64) -> u64 {
+    size.min((left.saturating_add(free) / 2).max(LEAST_BLOCKS * block()))
+}
+
 /// The file of a window.
 struct Written {
     file: File,
@@ -242,9 +253,10 @@ impl Written {
                 self.stays = true;
             }
             let written = self.file.metadata().map_or(0, |found| found.len());
-            let reading = (there || self.waits) && !self.stays && written > size && self.readers.ended() == 0;
             let left = written.saturating_sub(self.discarded);
-            if let Some(why) = pacing.decide(start.elapsed(), size, left, read, reading) {
+            let room = self.room(size, left);
+            let reading = (there || self.waits) && !self.stays && written > room && self.readers.ended() == 0;
+            if let Some(why) = pacing.decide(start.elapsed(), room, left, read, reading) {
                 lock(&shared.warnings).push(kept(&self.path, &why));
             }
             shared.set_pauses(pacing.pauses);
@@ -254,6 +266,15 @@ impl Written {
         }
         shared.set_pauses(false);
         self.end()
+    }
+
+    /// The size of the window now, while `left` bytes of the file are kept.
+    fn room(&self, size: u64, left: u64) -> u64 {
+        if left <= LEAST_BLOCKS * block() {
+            return size;
+        }
+        let free = fstatvfs(&self.file).map(|found| found.blocks_available() * found.fragment_size());
+        free.map_or(size, |free| bounded(size, left, free))
     }
 
     /// Discards the next block if all readers have read it, and returns why nothing more can be discarded.
@@ -453,6 +474,22 @@ mod tests {
                 pacing.pauses
             });
             assert_eq!(paused, Some(at), "{step} between two looks");
+        }
+    }
+
+    #[test]
+    fn a_file_may_have_half_of_its_disk() {
+        let block = block();
+        for (size, left, free, expected) in [
+            (256, 10, 1000, 256),
+            (256, 10, 30, 20),
+            (256, 20, 20, 20),
+            // Files of two runs that have all that is free.
+            (256, 20, 0, 10),
+            (256, 1, 0, 2),
+            (1, 40, 0, 1),
+        ] {
+            assert_eq!(bounded(size * block, left * block, free * block), expected * block, "{left} {free}");
         }
     }
 
