@@ -14,7 +14,7 @@ from streamflow_io.engine.scheduler import IOAwareScheduler
 
 
 class Hosts:
-    """Two hosts of the plugin, of which a test loses some."""
+    """Two hosts of the plugin, and the hosts that the test has lost."""
 
     def __init__(self) -> None:
         self.lost: set[str] = set()
