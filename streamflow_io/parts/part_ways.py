@@ -38,9 +38,9 @@ PartReaders = Callable[[str, str], Sequence[Input]]
 class CutFile(Struct, frozen=True):
     """A file whose parts are read.
 
-    :ivar path: by which readers find the file, if they see it
+    :ivar path: by which the split finds the file, perhaps a link
     :ivar is_here: whether all readers are on the driver's node, as the split is
-    :ivar found: the file where the split runs
+    :ivar found: the file where the split runs, with the path by which readers find the file, if they see it
     :ivar from_home: whether all readers may have their parts from the location of the split
     :ivar grows: whether the file was still written when its first part was said
     """
@@ -55,7 +55,10 @@ class CutFile(Struct, frozen=True):
         """The events of a split, with the file as its readers find it: elsewhere its device has another number."""
         async for event in events:
             if isinstance(event, PartEvent) and not self.is_here:
-                event = replace(event, identity=replace(event.identity, device=None))
+                # The split may have replaced the link by a file of its own, which only its own path leads to.
+                found = self.found
+                path = event.path if found is None or event.identity != found.identity else found.path
+                event = replace(event, path=path, identity=replace(event.identity, device=None))
             yield event
 
 
@@ -130,8 +133,7 @@ class PartWays:
         except (_UnseenError, NodeRuntimeError) as error:
             self._tell(port_path(step, port), str(error))
             return None
-        real_path = path if file is None else str(file.path)
-        return CutFile(real_path, is_here=False, found=file, from_home=from_home, grows=grows)
+        return CutFile(path, is_here=False, found=file, from_home=from_home, grows=grows)
 
     def read_ahead(self, job: JobState) -> None:
         """The file of a job is read ahead where it runs: each byte is read once, and sent from there."""

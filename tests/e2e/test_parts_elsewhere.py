@@ -136,6 +136,24 @@ def test_an_input_that_comes_early_here_and_is_copied_to_a_host(hosts: Site, tmp
     check_gone(site)
 
 
+@pytest.mark.parametrize("place", ["allocation", pytest.param("hosts", marks=LONG)])
+def test_a_split_that_edits_its_input(place: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """Its input is a link to a file of another job, which it replaces by a file of its own."""
+    site: Site = request.getfixturevalue(place)
+    site = one_host(site) if place == "hosts" else site
+    document = scattered(count())
+    split = document["steps"]["split"]
+    split["run"] = tool('sed -i "s/line/a longer line/" "$reads"; ' + SPLIT, {"reads": "File", "each": "int"},
+        {"chunks": found("chunk-*.txt", "File[]")}, hints=[RULE])  # fmt: skip
+    copy = tool('cat "$reads"', {"reads": "File"}, {"out": "stdout"}, stdout="copy.txt")
+    document["steps"]["copy"] = {"run": copy, "in": {"reads": "reads", "trace": "trace"}, "out": ["out"]}
+    split["in"]["reads"] = "copy/out"
+    plain, ours = site.run_both(document, job(tmp_path))
+    assert ours.results == plain.results
+    assert len(ours.times("said")) == 1
+    check_gone(site)
+
+
 # Says parts of equal bytes, and does not read the file; an arithmetic expression of the shell looks as one of CWL.
 SAY = """size=`stat -L -c %s "$of"`; i=0; while [ $i -lt $count ]; do start=`expr $size \\* $i / $count`
 i=`expr $i + 1`; length=`expr $size \\* $i / $count - $start`
