@@ -861,7 +861,7 @@ async def test_what_cannot_be_removed_is_looked_at_once_in_each_turn(
         made._ledger.placed(f"{path}/0", [path])
         made._ledger.ended(f"{path}/0", [])
         made._places[posixpath.basename(path)] = (ExecutionLocation("host", "hosts", local=True),)
-        await made._turn()
+        await made._turn(made._look_and_remove)
     assert [*tmp_path.iterdir()] == [Path(first)]
     # Of the first one, what it holds, what is left of it, and this again in each turn.
     assert looks == {first: 4, second: 1, third: 1}

@@ -188,6 +188,7 @@ async def test_running_jobs_count_again_after_a_look_that_was_late(
         return found
 
     monkeypatch.setattr(intermediates, "look", look_late)
+    monkeypatch.setattr(intermediates, "_BETWEEN_LOOKS", 600)
     try:
         for job in (first, second):
             site.end(job)
@@ -206,6 +207,34 @@ async def test_running_jobs_count_again_after_a_look_that_was_late(
     (disk,) = (record for record in site.records if isinstance(record, DiskRecord))
     # The third job has ended, and the fourth one has run.
     assert disk.peak >= 6 * SIZE
+
+
+async def test_a_temporary_file_counts_that_is_gone_when_its_job_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No other job ends while the file is there."""
+    look, looked = intermediates.look, asyncio.Event()
+
+    async def look_at_once(context: Any, location: ExecutionLocation, paths: Sequence[str]) -> Any:
+        found = await look(context, location, paths)
+        looked.set()
+        return found
+
+    monkeypatch.setattr(intermediates, "look", look_at_once)
+    monkeypatch.setattr(intermediates, "_BETWEEN_LOOKS", 0.05)
+    site = Site(tmp_path, "/first")
+    try:
+        job = site.start("/first")
+        await asyncio.wait_for(looked.wait(), 30)
+        (Path(str(job.job.tmp_directory)) / "file").unlink()
+        site.end(job)
+        await site.watcher.of("/first")
+        await site.removing.finish()
+    finally:
+        await site.removing.run_closed()
+    (disk,) = (record for record in site.records if isinstance(record, DiskRecord))
+    assert disk.peak >= 3 * SIZE
+    assert disk.written < 3 * SIZE
 
 
 async def test_a_job_that_runs_once_more_ends_when_another_one_needs_the_space_of_its_files(tmp_path: Path) -> None:

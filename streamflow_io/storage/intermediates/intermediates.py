@@ -8,7 +8,7 @@ import logging
 import posixpath
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -40,6 +40,10 @@ from .space_watcher import RepeatedJobs, SpaceWatcher, kept_at_each_host
 _SETTLING = 0.3
 # The same where a job waits for space. What such steps free is removed after the longer time.
 _HURRIED = 0.03
+# Seconds between two looks at what running jobs have, if no job ends meanwhile.
+_BETWEEN_LOOKS = 1.0
+# The most of its time that the driver spends on these looks.
+_SHARE_OF_LOOKS = 0.01
 # Seconds for a look at what running jobs have, and for all looks beside a share of the time of the run. Before the
 # answer there is no further look.
 _MOST_FOR_RUNNING = 1.0
@@ -117,6 +121,7 @@ class Intermediates(Listener):
         self._foretold = dict[str, DiskForecast]()
         self._recorded = (0, 0)
         self._turning: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
         self._one_turn = asyncio.Lock()
         self._is_due = self._is_closed = self._is_over = False
         self._hurry = asyncio.Event()
@@ -153,6 +158,8 @@ class Intermediates(Listener):
 
     def running(self, job: JobState) -> None:
         self._placed(job, "input_directory", "output_directory", "tmp_directory")
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._looks())
 
     def starting(self, job: JobState, spec: JobSpec, runtime: NodeRuntime) -> JobSpec:
         # Each further attempt has new ones.
@@ -185,7 +192,7 @@ class Intermediates(Listener):
             self._placed(job, "input_directory", "output_directory", "tmp_directory")
             results = frozenset(self._ledger.files([token_value(token) for token in job.job.inputs.values()]))
             self._ledger.ended(job.name, [JobOutput(results, is_kept=True)])
-        await self._turn(is_over=True)
+        await self._turn(partial(self._look_and_remove, is_over=True))
         if not self._is_closed:
             self._record_disks()
 
@@ -194,13 +201,14 @@ class Intermediates(Listener):
 
         When the job has failed, nothing is removed until its next attempt begins.
         """
-        await self._turn()
+        await self._turn(self._look_and_remove)
 
     async def run_closed(self) -> None:
         self._is_closed = True
-        if self._turning is not None:
-            self._turning.cancel()
-            await asyncio.gather(self._turning, return_exceptions=True)
+        tasks = [task for task in (self._turning, self._looking) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _placed(self, job: JobState, *names: str) -> None:
         schedule = self._steps.get(_schedule(job.step))
@@ -293,23 +301,25 @@ class Intermediates(Listener):
             now = repeated, {*waiting}, bool(repeated or waiting) and self._is_pressed()
             if self._is_due or now != before:
                 self._is_due, before = is_hurried, now
-                await self._turn()
+                await self._turn(self._look_and_remove)
             elif now[0] and (now[2] or self._is_short):
-                await self._turn(only_ends=True)
+                await self._turn(self._end_repeated)
 
-    async def _turn(self, *, is_over: bool = False, only_ends: bool = False) -> None:
-        """Look into the directories of jobs that have ended, decide, and remove.
+    async def _looks(self) -> None:
+        """Measure what jobs have while they run: a temporary file may be gone before any job ends."""
+        took = 0.0
+        while not self._is_over and not self._is_closed:
+            await asyncio.sleep(max(_BETWEEN_LOOKS, took / _SHARE_OF_LOOKS))
+            before = self._looked
+            await self._turn(self._see_running)
+            took = self._looked - before
 
-        :param only_ends: let only jobs end that run once more, if another job waits for the space of their files
-        """
+    async def _turn(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do a part of the work that nothing else may interrupt."""
         try:
             async with self._one_turn:
-                if self._is_closed:
-                    return
-                if only_ends:
-                    self._end_repeated()
-                else:
-                    await self._look_and_remove(is_over)
+                if not self._is_closed:
+                    await work()
         except Exception as error:
             # The run goes on: files that stay do no harm.
             self._is_closed = True
@@ -318,7 +328,8 @@ class Intermediates(Listener):
                 watcher.give_up()
             logger.warning(coded(kept, Code.NOT_REMOVED), exc_info=logger.isEnabledFor(logging.DEBUG))
 
-    async def _look_and_remove(self, is_over: bool) -> None:
+    async def _look_and_remove(self, *, is_over: bool = False) -> None:
+        """Look into the directories of jobs that have ended, decide, and remove."""
         await self._see_stays(self._stays)
         # Jobs that end from now on are measured next time, and until then nothing of them is seen, or removed.
         ended = dict.fromkeys(job for watcher in self._watchers for job in watcher.unmeasured())
@@ -366,7 +377,7 @@ class Intermediates(Listener):
         self._repeated.give_up(kept.keys() - {*chosen})
         return decide({*held, *chosen})
 
-    def _end_repeated(self) -> None:
+    async def _end_repeated(self) -> None:
         """Let the jobs end that run once more, and without which more files could be removed."""
         began, held = time.monotonic(), self._repeated.held()
         now, then = (self._ledger.decide(self._has_ended, jobs) for jobs in (held, ()))
