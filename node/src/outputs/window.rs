@@ -179,7 +179,11 @@ impl Pacing {
 /// # Arguments
 /// * `size` - bytes without the bound
 /// * `left`, `free` - bytes of the file that are kept now, and bytes that are free on its disk
-fn bounded(size: u64, left: u64, free: u64) -> u64 {
+/// * `is_told` - the file system says how much it holds: some in user space do not, and neither does ramfs
+fn bounded(size: u64, left: u64, free: u64, is_told: bool) -> u64 {
+    if !is_told {
+        return size;
+    }
     size.min((left.saturating_add(free) / 2).max(LEAST_BLOCKS * block()))
 }
 
@@ -273,8 +277,8 @@ impl Written {
         if left <= LEAST_BLOCKS * block() {
             return size;
         }
-        let free = fstatvfs(&self.file).map(|found| found.blocks_available() * found.fragment_size());
-        free.map_or(size, |free| bounded(size, left, free))
+        let disk = fstatvfs(&self.file).ok();
+        disk.map_or(size, |disk| bounded(size, left, disk.blocks_available() * disk.fragment_size(), disk.blocks() > 0))
     }
 
     /// Discards the next block if all readers have read it, and returns why nothing more can be discarded.
@@ -489,8 +493,9 @@ mod tests {
             (256, 1, 0, 2),
             (1, 40, 0, 1),
         ] {
-            assert_eq!(bounded(size * block, left * block, free * block), expected * block, "{left} {free}");
+            assert_eq!(bounded(size * block, left * block, free * block, true), expected * block, "{left} {free}");
         }
+        assert_eq!(bounded(256 * block, 20 * block, 0, false), 256 * block);
     }
 
     #[test]
