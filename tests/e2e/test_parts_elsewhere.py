@@ -138,7 +138,7 @@ def test_an_input_that_comes_early_here_and_is_copied_to_a_host(hosts: Site, tmp
 
 @pytest.mark.parametrize("place", ["allocation", pytest.param("hosts", marks=LONG)])
 def test_a_split_that_edits_its_input(place: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    """Its input is a link to a file of another job, which it replaces by a file of its own."""
+    """The split replaces the link to a file of another job by a file of its own."""
     site: Site = request.getfixturevalue(place)
     site = one_host(site) if place == "hosts" else site
     document = scattered(count())
