@@ -162,6 +162,7 @@ class Blueprint:
     :ivar box: the working directory of a container that the StreamFlow file names; it sees that of the driver's node at
         :data:`SHARED`
     :ivar engine: options of all other containers
+    :ivar is_old: whether its version is the oldest that has all that it uses
     """
 
     given: Mapping[str, Given]
@@ -174,6 +175,7 @@ class Blueprint:
     container: Container | None = None
     box: str = ""
     engine: tuple[tuple[str, Any], ...] = ()
+    is_old: bool = False
 
     @property
     def is_declared(self) -> bool:

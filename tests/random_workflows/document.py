@@ -10,10 +10,16 @@ from lab.cwl import REQUIREMENTS, Document, streaming
 from .blueprint import FIELDS, Blueprint, Step, Type, link_type
 from .programs import ASKED, LARGE, WRITERS
 from .tools import container, tool
+from .versions import oldest_version
 
 
 def document(blueprint: Blueprint) -> Document:
     """The workflow, with all its tools in one document."""
+    described = _described(blueprint)
+    return {"cwlVersion": oldest_version(described), **described} if blueprint.is_old else described
+
+
+def _described(blueprint: Blueprint) -> Document:
     return {
         "class": "Workflow",
         "requirements": [*REQUIREMENTS, *container(blueprint.container, "requirements")],

@@ -97,6 +97,7 @@ _PURPOSES: Final = (
     ":comparing",
     ":asking",
     ":mixing",
+    ":versioning",
 )
 
 
@@ -117,6 +118,7 @@ class _Draft:
     comparing: Random
     asking: Random
     mixing: Random
+    versioning: Random
     given: dict[str, Given] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     types: dict[str, Type] = field(default_factory=dict)
@@ -168,7 +170,8 @@ def generate(seed: int, number: int, most_steps: int = 12) -> Blueprint:
         # Files are small, but nothing is known of a step before its first job has ended.
         if draft.removing.random() < 0.5:
             config = (*config, ("diskLimit", "1GB"))
-    blueprint = Blueprint(draft.given, tuple(draft.steps), results, draft.types, retries, config, beside)
+    is_old = draft.versioning.random() < 0.3
+    blueprint = Blueprint(draft.given, tuple(draft.steps), results, draft.types, retries, config, beside, is_old=is_old)
     if draft.windowing.random() < 0.25:
         blueprint = replace(with_windows(blueprint), retries=False)
     return _with_dead_branches(draft.dying, blueprint) if draft.dying.random() < 0.3 else blueprint

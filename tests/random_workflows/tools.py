@@ -59,8 +59,13 @@ def tool(step: Step, hints: list[Any]) -> dict[str, Any]:
 
 def _pair(step: Step) -> dict[str, Any]:
     """The input of a tool that reads both files of a record; each is an argument."""
-    file = {"type": "File", "streamable": step.streamable}
+    file = _file(step.streamable)
     return {"type": record({name: {**file, "inputBinding": {"position": n}} for n, name in enumerate(FIELDS, 1)})}
+
+
+def _file(streamable: bool) -> dict[str, Any]:
+    """A field of a record. In CWL v1.0 a field cannot be `streamable`."""
+    return {"type": "File", "streamable": True} if streamable else {"type": "File"}
 
 
 def container(declared: Container | None, listed: str) -> list[Any]:
@@ -98,7 +103,7 @@ def _output(step: Step, output: Output) -> dict[str, Any]:
     writer = WRITERS[output.writer]
     found: dict[str, Any] = {"type": "stdout"}
     if output.writer == PAIR:
-        file = {"type": "File", "streamable": output.streamable}
+        file = _file(output.streamable)
         globs = {name: {"glob": f"{_glob(step, output)}.{name}"} for name in FIELDS}
         return {"type": record({name: {**file, "outputBinding": glob} for name, glob in globs.items()})}
     if output.writer != "stdout":

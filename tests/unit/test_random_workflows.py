@@ -10,9 +10,11 @@ import pytest
 
 from lab.runs import Run
 from tests.random_workflows.blueprint import Blueprint, without_unused
+from tests.random_workflows.document import document
 from tests.random_workflows.generate import generate
 from tests.random_workflows.programs import EXTRAS, READERS, TRICKLED, WRITERS
 from tests.random_workflows.trial import judge
+from tests.random_workflows.versions import oldest_version
 
 
 @cache
@@ -43,6 +45,17 @@ def test_all_that_there_is_occurs() -> None:
     assert lengths[0] > 50
     dead = [step for b in blueprints() for step in set(b.steps) - set(without_unused(b).steps)]
     assert {"slow" in step.extras for step in dead} == {True, False}
+
+
+def test_a_document_may_be_of_the_oldest_version_that_has_what_it_uses() -> None:
+    versions = Counter(document(blueprint).get("cwlVersion") for blueprint in blueprints())
+    assert versions.keys() == {None, "v1.0", "v1.1", "v1.2"}
+    assert oldest_version({"steps": {"a": {"when": "$(true)"}}}) == "v1.2"
+    assert oldest_version({"requirements": [{"class": "ToolTimeLimit", "timelimit": 3}]}) == "v1.1"
+    record = {"type": "record", "fields": [{"name": "a", "type": "File"}]}
+    assert oldest_version({"inputs": {"i": {"type": record}}}) == "v1.0"
+    record["fields"] = [{"name": "a", "type": "File", "streamable": True}]
+    assert oldest_version({"inputs": {"i": {"type": record}}}) == "v1.1"
 
 
 def test_what_has_failed_before_occurs_often() -> None:
