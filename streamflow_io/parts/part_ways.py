@@ -51,15 +51,20 @@ class CutFile(Struct, frozen=True):
     from_home: bool = True
     grows: bool = False
 
+    def as_read(self, part: PartEvent) -> PartEvent:
+        """A part, with the file as its readers find it: elsewhere its device has another number."""
+        if self.is_here:
+            return part
+        # The split may have replaced the link by a file of its own, which only its own path leads to.
+        identity, path = replace(part.identity, device=None), part.path
+        if self.found is not None and identity == replace(self.found.identity, device=None):
+            path = self.found.path
+        return replace(part, path=path, identity=identity)
+
     async def events(self, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
-        """The events of a split, with the file as its readers find it: elsewhere its device has another number."""
+        """The events of a split, with each part as :meth:`as_read` returns it."""
         async for event in events:
-            if isinstance(event, PartEvent) and not self.is_here:
-                # The split may have replaced the link by a file of its own, which only its own path leads to.
-                found = self.found
-                path = event.path if found is None or event.identity != found.identity else found.path
-                event = replace(event, path=path, identity=replace(event.identity, device=None))
-            yield event
+            yield self.as_read(event) if isinstance(event, PartEvent) else event
 
 
 def known_as(part: FilePart) -> FilePart:

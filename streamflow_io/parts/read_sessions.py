@@ -28,7 +28,7 @@ from streamflow_io.runtime.protocol import Event, FilePart, PartEvent
 from streamflow_io.runtime.remote import RemoteRuntime
 from streamflow_io.runtime.wire import part_of
 
-from .part_ways import PartSites, PartWays, known_as
+from .part_ways import CutFile, PartSites, PartWays, known_as
 from .read_session import ReadAheadSession
 from .selected_parts import Begin, SelectedParts
 from .session_starter import SessionStarter, WorthReading
@@ -67,7 +67,7 @@ class ReadSessions(Listener):
         self._sites = sites
         self._ways = ways
         self._starter = starter
-        self._of_splits: dict[str, SpreadSessions] = {}
+        self._of_splits: dict[str, tuple[CutFile, SpreadSessions]] = {}
         self._parts: dict[FilePart, tuple[ReadAheadSession, int]] = {}
         # By step, the inputs whose parts its jobs read.
         self._ahead = grouped((each for each in partitions if each.is_read_ahead), lambda each: each.step)
@@ -81,19 +81,20 @@ class ReadSessions(Listener):
             return
         step = job.step
         # What was just written is in the page cache.
-        if (partition := split.partition) is not None and not partition.grows:
+        if (partition := split.partition) is not None and (cut := split.cut) is not None and not partition.grows:
             readers = self._sites.readers(step, partition.port)
             if isinstance(runtime, EmbeddedRuntime):
                 is_of_use = all(share_cache(reader.site) for reader in readers)
                 file = self._starter.look(partition.of, job.target) if is_of_use else None
             else:
-                file = self._look_there(job, split, runtime)
+                file = self._look_there(job, cut, runtime)
             consumers = max(1, len(readers))
             if file is not None and (
                 first := await self._starter.begin(step, file, runtime, consumers, "said", guess=True)
             ):
                 others = await self._elsewhere(job, file, first, consumers)
-                self._of_splits[job.name] = SpreadSessions([Home(first, job.location.name), *others], file.chunk)
+                homes = [Home(first, job.location.name), *others]
+                self._of_splits[job.name] = cut, SpreadSessions(homes, file.chunk)
                 self._ways.read_ahead(job)
 
     async def _elsewhere(
@@ -114,28 +115,26 @@ class ReadSessions(Listener):
 
         return [home for home in await asyncio.gather(*map(begin, seen)) if home is not None]
 
-    def _look_there(self, job: JobState, split: Split, runtime: RemoteRuntime) -> WorthReading | None:
+    def _look_there(self, job: JobState, cut: CutFile, runtime: RemoteRuntime) -> WorthReading | None:
         """Whether a file that a job splits on a host is worth a session: all readers of its parts get them there."""
-        if not runtime.has_sessions or split.cut is None or split.cut.found is None or not split.cut.from_home:
+        if not runtime.has_sessions or cut.found is None or not cut.from_home:
             return None
-        found = split.cut.found
-        return self._starter.look_at(found, posixpath.dirname(found.path), job.target)
+        return self._starter.look_at(cut.found, posixpath.dirname(cut.found.path), job.target)
 
     def event(self, job: JobState, event: Event) -> None:
         """Announce a part that the job has said."""
-        session = self._of_splits.get(job.name)
-        if (
-            isinstance(event, PartEvent)
-            and session is not None
-            and (part := known_as(part_of(event))) not in self._parts
-        ):
+        if not isinstance(event, PartEvent) or (found := self._of_splits.get(job.name)) is None:
+            return
+        cut, session = found
+        if (part := known_as(part_of(cut.as_read(event)))) not in self._parts:
             home, number = session.announce(_spans(part))
             self._parts[part] = home.session, number
             self._ways.read_at(part, home.location, is_at_split=session.is_first(home))
 
     def split_ended(self, job: JobState) -> None:
         """A job will not say more parts."""
-        if (session := self._of_splits.pop(job.name, None)) is not None:
+        if (found := self._of_splits.pop(job.name, None)) is not None:
+            _, session = found
             session.all_announced()
 
     async def arrived(self, job: JobState) -> None:

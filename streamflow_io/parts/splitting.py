@@ -82,8 +82,8 @@ class Splitting:
         grows = grows or (cut is not None and cut.grows)
         if asked is not None and self._before is None:
             cut = await self._ways.of(self._job, *asked, runtime, grows)
-        elif asked is not None and cut is not None and cut.grows:
-            # Each attempt of the job that writes the file has a file of its own.
+        elif asked is not None and cut is not None:
+            # Each attempt of the job that writes the file has a file of its own. A job that moves has another input.
             cut = replace(cut, path=asked[1])
         if asked is None or cut is None:
             return Split()

@@ -110,7 +110,7 @@ async def test_on_the_drivers_node_nothing_is_tried() -> None:
 async def test_who_sees_the_file_reads_it() -> None:
     setting = Setting(readers={"a": (one := Runtime()), "b": (other := Runtime())})
     found = await setting.decide(ways := setting.ways())
-    assert found == CutFile("/data/all", is_here=False, found=FILE, from_home=False)
+    assert found == CutFile("/in/all", is_here=False, found=FILE, from_home=False)
     assert link_of(ways, one) is link_of(ways, other) is None
 
 
@@ -225,3 +225,20 @@ async def test_elsewhere_the_device_has_another_number() -> None:
         (told,) = [each async for each in CutFile("/d", is_here).events(events())]
         assert isinstance(told, PartEvent)
         assert told.identity == replace(IDENTITY, device=device)
+
+
+@pytest.mark.parametrize(
+    ("identity", "path"),
+    [
+        (IDENTITY, "/data/all"),
+        (replace(IDENTITY, device=5), "/data/all"),
+        (replace(IDENTITY, inode=2), "/in/all"),
+        (replace(IDENTITY, mtime=3), "/in/all"),
+    ],
+)
+def test_readers_find_the_file_that_the_split_has_cut(identity: FileIdentity, path: str) -> None:
+    """A file that has taken the place of the link is known by the path of the split alone."""
+    said = {"event": "part", "job": "s", "time": 0.0, "port": "p", "number": 1, "name": "a", "size": 0}
+    event = convert({**said, "path": "/in/all", "identity": to_builtins(identity), "pieces": []}, PartEvent)
+    assert CutFile("/in/all", is_here=False, found=FILE).as_read(event).path == path
+    assert CutFile("/in/all", is_here=True, found=FILE).as_read(event).path == "/in/all"
