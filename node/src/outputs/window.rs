@@ -36,6 +36,10 @@ use crate::sys::threads::{lock, spawn};
 const MEBIBYTE: u64 = 1 << 20;
 /// The blocks that a window has also on a small disk: only whole blocks are discarded.
 const LEAST_BLOCKS: u64 = 2;
+/// Bytes a second. All writers together fill no disk faster: until then, one question of the free space is enough.
+const FASTEST: u64 = 32_000_000_000;
+/// The longest time between two questions of the free space. On a network file system each is a message.
+const LONGEST: Duration = Duration::from_secs(1);
 /// Time between two looks at the file and its readers.
 const LOOK: Duration = Duration::from_millis(5);
 /// Time between two looks for other programs that have the file open.
@@ -179,12 +183,30 @@ impl Pacing {
 /// # Arguments
 /// * `size` - bytes without the bound
 /// * `left`, `free` - bytes of the file that are kept now, and bytes that are free on its disk
-/// * `is_told` - the file system says how much it holds: some in user space do not, and neither does ramfs
+/// * `is_told` - the file system says how much it holds
 fn bounded(size: u64, left: u64, free: u64, is_told: bool) -> u64 {
     if !is_told {
         return size;
     }
     size.min((left.saturating_add(free) / 2).max(LEAST_BLOCKS * block()))
+}
+
+/// The free space of the disk of a file.
+struct Free {
+    bytes: u64,
+    /// The file system says how much it holds: some in user space do not, and neither does ramfs.
+    is_told: bool,
+    /// Until then, no writer can have filled the disk.
+    until: Instant,
+}
+
+impl Free {
+    fn of(file: &File) -> Option<Self> {
+        let disk = fstatvfs(file).ok()?;
+        let bytes = disk.blocks_available() * disk.fragment_size();
+        let lasts = Duration::from_micros(bytes / (FASTEST / 1_000_000)).min(LONGEST);
+        Some(Self { bytes, is_told: disk.blocks() > 0, until: Instant::now() + lasts })
+    }
 }
 
 /// The file of a window.
@@ -203,6 +225,7 @@ struct Written {
     inotify: Inotify,
     closes: usize,
     searched: Instant,
+    free: Option<Free>,
     /// Nothing more is discarded.
     stays: bool,
     /// Bytes are lost that were needed, and why.
@@ -241,6 +264,7 @@ impl Written {
             inotify,
             closes: 0,
             searched: Instant::now(),
+            free: None,
             stays: false,
             lost: None,
         })
@@ -273,12 +297,14 @@ impl Written {
     }
 
     /// The size of the window now, while `left` bytes of the file are kept.
-    fn room(&self, size: u64, left: u64) -> u64 {
+    fn room(&mut self, size: u64, left: u64) -> u64 {
         if left <= LEAST_BLOCKS * block() {
             return size;
         }
-        let disk = fstatvfs(&self.file).ok();
-        disk.map_or(size, |disk| bounded(size, left, disk.blocks_available() * disk.fragment_size(), disk.blocks() > 0))
+        if self.free.as_ref().is_none_or(|free| free.until <= Instant::now()) {
+            self.free = Free::of(&self.file);
+        }
+        self.free.as_ref().map_or(size, |free| bounded(size, left, free.bytes, free.is_told))
     }
 
     /// Discards the next block if all readers have read it, and returns why nothing more can be discarded.

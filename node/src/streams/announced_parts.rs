@@ -226,8 +226,8 @@ impl<'a> Parts<'a> {
         let announced = self.lines.number > 0;
         let file = match &mut self.cut {
             Cut::Final { identity, is_link } => {
-                let is_own = |found: &Metadata| *is_link && !announced && found.is_file();
-                if fs::symlink_metadata(&self.request.of).is_ok_and(|found| is_own(&found)) {
+                let is_own = || fs::symlink_metadata(&self.request.of).is_ok_and(|found| found.is_file());
+                if *is_link && !announced && is_own() {
                     let of = settled(&self.request.of).map_err(|error| cannot_read(&self.request.of, &error))?;
                     *identity = Identity::of(&of);
                 }
